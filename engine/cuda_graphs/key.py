@@ -1,0 +1,40 @@
+"""The graph key: everything that changes control flow or shape inside the captured region, and nothing else.
+
+Built by one constructor (``make_key``) from the *padded* batch after all its inputs are final. ``num_tokens`` is
+the only formula for the rows of a key.
+
+Does not: choose (``select.py``) or hold graphs. Source: TensorRT-LLM's KeyType, reduced to a decoder's fields.
+"""
+
+import dataclasses
+import enum
+
+
+class SampleMode(enum.StrEnum):
+    """Which sampler is baked into the graph."""
+
+    GREEDY = "greedy"
+    FULL = "full"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class KeyType:
+    """Identity of a captured decode graph. batch_size counts requests, padding included."""
+
+    batch_size: int
+    draft_len: int
+    sample_mode: SampleMode
+    beam_width: int = 1
+
+    def num_tokens(self) -> int:
+        """Rows of the captured step."""
+        return self.batch_size * self.beam_width * (1 + self.draft_len)
+
+    def __str__(self) -> str:
+        """Show it as the lab does."""
+        return f"(batch {self.batch_size}, draft {self.draft_len}, {self.sample_mode.value})"
+
+
+def make_key(*, padded_batch_size: int, draft_len: int, sample_mode: SampleMode) -> KeyType:
+    """Build the key of a padded batch; capture and lookup both come through here."""
+    return KeyType(batch_size=padded_batch_size, draft_len=draft_len, sample_mode=sample_mode)

@@ -1,0 +1,118 @@
+"""The frozen records of the input path that hold tensors.
+
+``ScheduledInputs`` and ``PackedInputs`` enter a runner; ``PreparedInputs`` leaves preparation; ``RunEvent`` tells
+what ran. Batch and tensors of the first two are borrowed: their owner keeps them valid until the device is done.
+
+Does not: allocate or copy. Source: TensorRT-LLM's runner interface, in our words.
+"""
+
+import dataclasses
+import enum
+
+import torch
+
+from engine.attention.interface import AttentionMetadata
+from engine.reasons import PathKind
+from engine.scheduled import ScheduledRequests
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SampleStateTensors:
+    """Where the previous step's samples lie on the device.
+
+    Shapes: new_tokens [1 + K, A, 1] int32, persistent, indexed by sequence slot, not in any graph pool.
+    Valid: until the next forward writes the same slots.
+    """
+
+    new_tokens: torch.Tensor
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScheduledInputs:
+    """A batch that the scheduler made."""
+
+    batch: ScheduledRequests
+    step: int
+    new_tensors_device: SampleStateTensors | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PackedInputs:
+    """A batch that somebody else packed: sequences to encode, without KV and without a scheduler."""
+
+    input_ids: tuple[int, ...]
+    sequence_lengths: tuple[int, ...]
+
+
+class Writer(enum.StrEnum):
+    """Who wrote a span of a persistent buffer in this step."""
+
+    HOST_COPY = "host_copy"
+    DEVICE_GATHER = "device_gather"
+    IN_PLACE_ADD = "in_place_add"
+    ZERO_FILL = "zero_fill"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BufferWrite:
+    """Rows [start, end) of a buffer, and who wrote them this step."""
+
+    buffer: str
+    start: int
+    end: int
+    writer: Writer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparedInputs:
+    """One step, ready to run.
+
+    Shapes: input_ids [N] int32, position_ids [P, 1, N] int32, gather_ids [R] int64 (rows whose hidden state
+    reaches the LM head), seq_slots [R] int64 (where each logit row's sample goes); views of the persistent
+    buffers, cut to the padded step. Valid: until the next prepare.
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    gather_ids: torch.Tensor
+    seq_slots: torch.Tensor
+    attn_metadata: AttentionMetadata
+    num_tokens: int
+    writes: tuple[BufferWrite, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CheckedItem:
+    """One line of a replay check: what was compared, both sides as text, and whether they agree."""
+
+    name: str
+    expected: str
+    got: str
+    passed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplayCheck:
+    """Everything that was compared before a replay: object identity, counts, shapes, addresses."""
+
+    items: tuple[CheckedItem, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the replay may go on."""
+        return all(item.passed for item in self.items)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunEvent:
+    """How the forward of the step ran.
+
+    simulated: the graph is the CPU tape. key: text of the graph key, None when eager. pool_bytes: bytes of the
+    shared graph pool after the step.
+    """
+
+    path: PathKind
+    simulated: bool
+    key: str | None
+    check: ReplayCheck | None
+    pool_bytes: int

@@ -1,0 +1,131 @@
+"""What one step runs: frozen records, made by the scheduler and only read below it.
+
+A request's part of a step is three integers: rows (tokens computed), logit rows wanted, sequences held.
+Prefill: n rows, 1 or 0 logit rows, 1 sequence. Decode: 1, 1, 1. Verify: 1 + K, 1 + K, 1. Layout, padding and
+slicing read the integers and never ask for the mode.
+
+Does not: decide who runs (``scheduler/``) or own blocks (``kv_cache/``).
+"""
+
+import dataclasses
+import enum
+
+from engine.llm_request import LlmRequest
+from engine.reasons import DeferralReason
+
+
+class RowKind(enum.StrEnum):
+    """The kind of a row, as the lab draws it."""
+
+    CONTEXT = "C"
+    EXTEND = "E"
+    GENERATION = "G"
+    PADDING = "P"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """One request's rows in one step.
+
+    start: position of its first row = tokens already in its KV cache before the step (num_cached_tokens).
+    """
+
+    request: LlmRequest
+    kind: RowKind
+    start: int
+    num_rows: int
+    num_logit_rows: int
+    num_sequences: int = 1
+
+    @property
+    def end(self) -> int:
+        """Position after its last row; the KV length after the step."""
+        return self.start + self.num_rows
+
+    @property
+    def request_id(self) -> int:
+        """The request's id."""
+        return self.request.request_id
+
+
+def context_span(request: LlmRequest, chunk_size: int) -> Span:
+    """Lay the next ``chunk_size`` prompt tokens as rows; the last chunk wants one logit row."""
+    start = request.context_current_position
+    is_last = start + chunk_size == request.py_prompt_len
+    return Span(request, RowKind.CONTEXT, start, chunk_size, 1 if is_last else 0)
+
+
+def generation_span(request: LlmRequest) -> Span:
+    """One decode row, at the position of the request's newest token."""
+    return Span(request, RowKind.GENERATION, len(request.tokens) - 1, 1, 1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deferral:
+    """A live request that got nothing, or less than it could use, with the numbers behind the reason."""
+
+    request_id: int
+    reason: DeferralReason
+    needed: int
+    available: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What the step spends of its budgets. Units: rows, requests, free blocks after admission."""
+
+    num_tokens: int
+    max_num_tokens: int
+    num_requests: int
+    max_batch_size: int
+    num_free_blocks: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScheduledRequests:
+    """The scheduler's answer for one step.
+
+    Order: contexts (unfinished chunks first, then last chunks), then generations; each in arrival order, except
+    that generations without a previous sample on the device come first.
+    """
+
+    context_requests: tuple[Span, ...]
+    generation_requests: tuple[Span, ...]
+    paused_requests: tuple[LlmRequest, ...]
+    deferrals: tuple[Deferral, ...]
+    budget: BudgetUse
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Every span in row order."""
+        return self.context_requests + self.generation_requests
+
+    @property
+    def num_tokens(self) -> int:
+        """Rows of the step, before padding."""
+        return sum(span.num_rows for span in self.spans)
+
+    @property
+    def num_requests(self) -> int:
+        """Requests of the step, before padding."""
+        return len(self.context_requests) + len(self.generation_requests)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PaddedBatch:
+    """A step's spans with the dummies that fill its bucket.
+
+    num_padding counts dummy *requests*; the same dummy object stands in each padding span, so all of them
+    share one block and one slot, and nobody reads what they write. ``spans`` includes them, last.
+    ``promoted_request_ids`` are one-token contexts laid out as decode rows.
+    """
+
+    scheduled: ScheduledRequests
+    spans: tuple[Span, ...]
+    num_padding: int = 0
+    promoted_request_ids: tuple[int, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """Rows of the padded step."""
+        return sum(span.num_rows for span in self.spans)
