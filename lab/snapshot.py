@@ -74,7 +74,10 @@ class BudgetView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """The scheduler's answer, before padding. Order: contexts, then generations. promoted: contexts run as decode rows."""
+    """The scheduler's answer, before padding.
+
+    Order: contexts, then generations. promoted: one-token contexts that run as decode rows.
+    """
 
     spans: tuple[SpanView, ...]
     paused: tuple[int, ...]
@@ -131,13 +134,24 @@ class WriteView:
     writer: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class OriginView:
+    """Rows [start, end) of a buffer were last written in ``step`` by ``writer`` (one of WRITERS)."""
+
+    start: int
+    end: int
+    step: int
+    writer: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class BufferView:
     """One tensor whose address never changes, as it stands after the step's preparation.
 
     layer: one of LAYERS. capacity: rows allocated. live_rows: rows [0, live_rows) that this step reads.
-    Shapes: writer_steps and writers [rows ever written]: the step that last wrote each row (-1: never) and by whom
-    (index into WRITERS). A row below live_rows with an old step is stale. values [rows ever written], full mode only.
+    writes: what this step wrote, in order. origins: disjoint and ascending, who wrote each row last and when; a row
+    outside them was never written, a row below live_rows with an old step is stale. values: rows as they stand, full
+    mode only.
     """
 
     name: str
@@ -147,17 +161,40 @@ class BufferView:
     dtype: str
     live_rows: int
     writes: tuple[WriteView, ...]
-    writer_steps: IntArray
-    writers: CodeArray
+    origins: tuple[OriginView, ...]
     values: npt.NDArray[np.generic] | None = None
 
+    @property
+    def num_known_rows(self) -> int:
+        """Rows up to the last one ever written."""
+        return self.origins[-1].end if self.origins else 0
+
+    @property
+    def writer_steps(self) -> IntArray:
+        """The step that last wrote each row, -1 for never. Shapes: [num_known_rows]."""
+        steps = np.full(self.num_known_rows, -1, np.int32)
+        for origin in self.origins:
+            steps[origin.start : origin.end] = origin.step
+        return steps
+
+    @property
+    def writers(self) -> CodeArray:
+        """Who last wrote each row, as an index into WRITERS. Shapes: [num_known_rows]."""
+        codes = np.zeros(self.num_known_rows, np.uint8)
+        for origin in self.origins:
+            codes[origin.start : origin.end] = WRITERS.index(origin.writer)
+        return codes
+
     def ages(self, step: int) -> IntArray:
-        """Steps since each row was last written; -1 for a row never written. Shapes: [rows ever written]."""
-        return np.where(self.writer_steps < 0, -1, step - self.writer_steps).astype(np.int32)
+        """Return the steps since each row was last written; -1 for never. Shapes: [num_known_rows]."""
+        steps = self.writer_steps
+        return np.where(steps < 0, -1, step - steps).astype(np.int32)
 
     def stale_rows(self, step: int) -> IntArray:
-        """Rows that this step reads but did not write."""
-        live = self.writer_steps[: self.live_rows]
+        """Return the rows that this step reads but did not write."""
+        live = np.full(self.live_rows, -1, np.int32)
+        known = self.writer_steps[: self.live_rows]
+        live[: len(known)] = known
         return np.flatnonzero(live != step).astype(np.int32)
 
 
