@@ -40,12 +40,14 @@ class RequestSpec:
     """What the user asked for; never changes.
 
     Units: token ids. ``is_dummy`` marks padding and warm-up requests; nothing else identifies them.
+    max_new_tokens: params.max_tokens cut to what max_seq_len leaves; None takes params.max_tokens.
     """
 
     request_id: int
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
     is_dummy: bool = False
+    max_new_tokens: int | None = None
 
 
 class LlmRequest:
@@ -106,7 +108,8 @@ class LlmRequest:
     @property
     def max_total_tokens(self) -> int:
         """Prompt plus generated tokens at the latest possible end."""
-        return self.py_prompt_len + self.spec.params.max_tokens
+        limit = self.spec.max_new_tokens
+        return self.py_prompt_len + (self.spec.params.max_tokens if limit is None else limit)
 
     @property
     def is_context(self) -> bool:

@@ -1,0 +1,27 @@
+"""How much padding a step gets: pure, torch-free.
+
+Two mechanisms that must not be merged. Request padding (here, before preparation) adds dummy requests until the
+batch is as large as a captured decode bucket. Token padding (prefill buckets) adds rows after preparation; it has
+no sequence and belongs to prefill graphs.
+
+Does not: add the dummies (``cuda_graphs/dummies.py``) or fill rows (``prepare.py``).
+Source: TensorRT-LLM pads decode batches by bisecting upwards over the captured batch sizes.
+"""
+
+import bisect
+
+
+def round_up_to_bucket(num_requests: int, buckets: tuple[int, ...]) -> int | None:
+    """Return the smallest bucket that holds the batch, or None above the largest. buckets ascend."""
+    at = bisect.bisect_left(buckets, num_requests)
+    return buckets[at] if at < len(buckets) else None
+
+
+def num_padding_requests(
+    *, num_requests: int, num_contexts: int, buckets: tuple[int, ...], enabled: bool, dummy_available: bool
+) -> int:
+    """Return how many dummies join the batch; 0 when padding could not lead to a graph anyway."""
+    bucket = round_up_to_bucket(num_requests, buckets)
+    if not enabled or not dummy_available or num_contexts or bucket is None:
+        return 0
+    return bucket - num_requests

@@ -1,0 +1,107 @@
+"""DecoderInputPreparer: host lists into persistent buffers, one pinned copy per list, in place.
+
+It is the only writer of ``DecoderInputBuffers``. The segments of ``HostInputs`` decide who writes which rows of
+``input_ids``: one copy of the host tokens, one gather of the previous samples, one zero fill of the dummies. The
+record of those writes goes into ``PreparedInputs``, so that an observer can tell a fresh row from a stale one.
+
+Does not: pack, choose a graph, or run. Source: the copy stage of TensorRT-LLM's input preparation.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from engine.attention.interface import AttentionMetadata, AttentionStep, KVCacheParams
+from engine.device import DeviceSpec, PinnedRing, Stream
+from engine.errors import CapacityError
+from engine.inputs.host_inputs import HostInputs
+from engine.inputs.input_buffers import DecoderInputBuffers, StagingRings
+from engine.inputs.records import BufferWrite, PreparedInputs, SampleStateTensors, Writer
+
+
+def attention_step(host: HostInputs) -> AttentionStep:
+    """Hand the attention backend its part of the host lists."""
+    return AttentionStep(
+        request_ids=host.request_ids,
+        seq_lens=host.sequence_lengths,
+        prompt_lens=host.prompt_lengths,
+        block_tables=host.block_tables,
+        kv_cache_params=KVCacheParams(use_cache=True, num_cached_tokens_per_seq=host.num_cached_tokens_per_seq),
+        num_contexts=host.num_contexts,
+        num_tokens=host.num_tokens,
+    )
+
+
+class DecoderInputPreparer:
+    """Owns the buffers and their pinned mirrors."""
+
+    def __init__(self, buffers: DecoderInputBuffers, stream: Stream, spec: DeviceSpec) -> None:
+        """Allocate the mirrors; the buffers come from outside because the lab shows them."""
+        self.buffers = buffers
+        self._rings = StagingRings.allocate(buffers, spec)
+        self._stream = stream
+
+    def copy_inputs(
+        self, host: HostInputs, previous: SampleStateTensors | None, metadata: AttentionMetadata
+    ) -> PreparedInputs:
+        """Write the step into the buffers and return views of them, cut to the step.
+
+        Valid: the views until the next call; the writes are ordered on the stream.
+        Raises: CapacityError when the step has more rows or sequences than the buffers.
+        """
+        self._check_capacity(host)
+        buffers, num_tokens, num_logits = self.buffers, host.num_tokens, len(host.gather_ids)
+        writes = [*self._write_tokens(host, previous)]
+        writes += self._copy("position_ids", self._rings.position_ids, host.position_ids)
+        writes += self._copy("gather_ids", self._rings.gather_ids, host.gather_ids)
+        writes += self._copy("seq_slots", self._rings.seq_slots, host.seq_slots)
+        return PreparedInputs(
+            input_ids=buffers.input_ids[:num_tokens],
+            position_ids=buffers.position_ids[..., :num_tokens],
+            gather_ids=buffers.gather_ids[:num_logits],
+            seq_slots=buffers.seq_slots[:num_logits],
+            attn_metadata=metadata,
+            num_tokens=num_tokens,
+            writes=tuple(writes),
+        )
+
+    def wait_for_input_copy(self) -> None:
+        """Block until the device has read every pinned mirror."""
+        self._rings.wait()
+
+    def _write_tokens(self, host: HostInputs, previous: SampleStateTensors | None) -> list[BufferWrite]:
+        _host_rows, device_rows, zero_rows = host.segments
+        writes = self._copy("input_ids", self._rings.input_ids, host.input_ids)
+        if host.previous_batch_indices:
+            assert previous is not None, "device rows without a previous sample"
+            writes += self._copy(
+                "previous_batch_indices", self._rings.previous_batch_indices, host.previous_batch_indices
+            )
+            target = self.buffers.input_ids[device_rows.start : device_rows.end]
+            slots = self.buffers.previous_batch_indices[: len(host.previous_batch_indices)]
+            samples = previous.new_tokens[0, :, 0]
+            self._stream.launch(lambda: torch.index_select(samples, 0, slots, out=target))
+            writes.append(BufferWrite("input_ids", device_rows.start, device_rows.end, Writer.DEVICE_GATHER))
+        if zero_rows.end > zero_rows.start:
+            # Neither copy reaches the dummies' rows: without this, the graph would read the previous step's tokens.
+            padding = self.buffers.input_ids[zero_rows.start : zero_rows.end]
+            self._stream.launch(padding.zero_)
+            writes.append(BufferWrite("input_ids", zero_rows.start, zero_rows.end, Writer.ZERO_FILL))
+        return writes
+
+    def _copy(self, name: str, ring: PinnedRing, values: Sequence[int]) -> list[BufferWrite]:
+        if not values:
+            return []
+        target: torch.Tensor = getattr(self.buffers, name).view(-1)[: len(values)]
+        self._stream.copy_(target, ring.stage(values))
+        ring.mark_copied(self._stream)
+        return [BufferWrite(name, 0, len(values), Writer.HOST_COPY)]
+
+    def _check_capacity(self, host: HostInputs) -> None:
+        rows, logits = self.buffers.input_ids.numel(), self.buffers.gather_ids.numel()
+        if host.num_tokens > rows or len(host.gather_ids) > logits:
+            message = (
+                f"the step needs {host.num_tokens} rows and {len(host.gather_ids)} logit rows, the input buffers hold "
+                f"{rows} and {logits}; the scheduler's budgets must not exceed max_num_tokens and max_batch_size"
+            )
+            raise CapacityError(message)
