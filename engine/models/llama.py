@@ -1,0 +1,68 @@
+"""The decoder-only model: embed, run the layers, norm; logits only for the rows that are sampled.
+
+One class serves Llama, Qwen2 and Qwen3, whose differences are flags of ``ModelConfig``. A model may offer
+``prepare_request_inputs(batch, attn_metadata)`` for inputs of its own; this one needs none. Does not: sample,
+schedule, or read files. Source: the Llama architecture.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from engine.attention.interface import AttentionMetadata
+from engine.device import DeviceSpec
+from engine.models.config import ModelConfig
+from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
+from engine.models.rope import rope_tables
+
+
+class CausalLM(nn.Module):
+    """A decoder with its LM head.
+
+    weights: every tensor under the names that ``loading/layout.py`` lists. num_positions: rows of the rotary tables,
+    the longest sequence that will be served.
+    """
+
+    cos_table: torch.Tensor
+    signed_sin_table: torch.Tensor
+
+    def __init__(
+        self, config: ModelConfig, weights: Mapping[str, torch.Tensor], spec: DeviceSpec, *, num_positions: int
+    ) -> None:
+        super().__init__()
+        self.config = config
+        whole = LayerWeights(weights, "", spec)
+        self.embedding = frozen_parameter(whole.take("embedding.weight"))
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, i, LayerWeights(weights, f"layers.{i}.", spec)) for i in range(config.num_layers)
+        )
+        self.norm = RMSNorm(whole.take("norm.weight"), config.rms_norm_eps)
+        self.lm_head = None if config.tie_word_embeddings else Linear(whole, "lm_head")
+        cos, signed_sin = rope_tables(config.rope, config.head_size, num_positions)
+        self.register_buffer("cos_table", cos.to(spec.torch_device, spec.dtype))
+        self.register_buffer("signed_sin_table", signed_sin.to(spec.torch_device, spec.dtype))
+
+    def forward(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, attn_metadata: AttentionMetadata
+    ) -> torch.Tensor:
+        """Run every row through every layer.
+
+        Shapes: input_ids [N] int32, position_ids [P, 1, N] int32 -> hidden [N, M], final norm applied.
+        Capturable: no host read, no shape that depends on values.
+        """
+        positions = position_ids[0, 0]
+        rotation = (
+            self.cos_table.index_select(0, positions).unsqueeze(1),
+            self.signed_sin_table.index_select(0, positions).unsqueeze(1),
+        )
+        x = functional.embedding(input_ids, self.embedding)
+        for layer in self.layers:
+            x = layer(x, rotation, positions, attn_metadata)
+        return self.norm(x)
+
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Score the vocabulary. Shapes: hidden [R, M] -> [R, V] float32."""
+        logits = functional.linear(hidden, self.embedding) if self.lm_head is None else self.lm_head(hidden)
+        return logits.float()
