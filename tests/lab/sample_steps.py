@@ -1,0 +1,107 @@
+"""Invented but well-formed snapshots, for tests of everything above the snapshot."""
+
+import numpy as np
+
+from lab.snapshot import (
+    SNAPSHOT_VERSION,
+    BudgetView,
+    BufferView,
+    CheckView,
+    ConditionView,
+    DeferralView,
+    GraphView,
+    MetadataView,
+    OriginView,
+    OutcomeView,
+    PathView,
+    ReservationView,
+    RowsView,
+    ScheduleView,
+    SpanView,
+    StepSnapshot,
+    WriteView,
+)
+
+CONDITIONS = tuple(
+    ConditionView(reason, True, f"{reason} needed", f"{reason} got")
+    for reason in ("GRAPHS_DISABLED", "WARMUP", "HAS_CONTEXT_UNPROMOTED", "ABOVE_LARGEST_BUCKET", "NO_DUMMY_SLOT")
+)
+
+
+def int32(values):
+    return np.array(values, np.int32)
+
+
+def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_per_block=16):
+    """A replayed decode step of ``batch`` requests, ``step`` steps into their generation."""
+    noise = np.random.default_rng(seed + step)
+    position = prompt_len + step
+    tokens = noise.integers(0, 49152, batch)
+    sampled = noise.integers(0, 49152, batch)
+    ids = list(range(batch))
+    blocks = -(-(position + 1) // tokens_per_block)
+    tables = tuple(tuple(1 + i + batch * b for b in range(blocks)) for i in ids)
+    added = tuple((i, (tables[i][-1],)) for i in ids) if position % tokens_per_block == 0 else ()
+    key = f"(batch {batch}, draft 0, greedy)"
+    address = 0x7F00_1234_5000
+    checks = tuple(CheckView(name, hex(address), hex(address), True) for name in ("kv_lens", "block_table", "seq_lens"))
+    buffers = tuple(
+        BufferView(
+            name=name,
+            layer=layer,
+            address=address + 4096 * at,
+            capacity=512,
+            dtype="int32",
+            live_rows=batch,
+            writes=(WriteView(0, batch, writer),),
+            origins=(OriginView(0, batch, step, writer), OriginView(batch, 40 * batch, 0, "host_copy")),
+            values=int32(tokens) if mode == "full" else None,
+        )
+        for at, (name, layer, writer) in enumerate(
+            (
+                ("input_ids", "persistent", "device_gather"),
+                ("position_ids", "persistent", "host_copy"),
+                ("kv_lens", "metadata", "host_copy"),
+            )
+        )
+    )
+    return StepSnapshot(
+        version=SNAPSHOT_VERSION,
+        step=step,
+        mode=mode,
+        schedule=ScheduleView(
+            spans=tuple(SpanView(i, "G", position, 1, 1) for i in ids),
+            paused=(),
+            deferrals=(DeferralView(batch, "NO_FREE_BLOCKS", 4, 3),) if step % 7 == 0 else (),
+            budget=BudgetView(batch, 512, batch, 8, 1000 - batch * blocks),
+        ),
+        reservation=ReservationView((), (), added, 1000 - batch * blocks),
+        rows=RowsView(
+            request_ids=int32(ids),
+            kinds=np.full(batch, 2, np.uint8),
+            token_ids=int32(tokens),
+            positions=int32([position] * batch),
+            sources=np.full(batch, 1, np.uint8),
+            source_slots=int32(ids),
+            gather_ids=int32(ids),
+        ),
+        buffers=buffers,
+        metadata=MetadataView(
+            object_id=140_000_000_000_000,
+            backend="native",
+            request_ids=int32(ids),
+            seq_lens=int32([1] * batch),
+            cached_lens=int32([position] * batch),
+            kv_lens=int32([position + 1] * batch),
+            prompt_lens=int32([prompt_len] * batch),
+            seq_slots=int32(ids),
+            block_tables=tables,
+            num_contexts=0,
+            num_tokens=batch,
+            padded_num_tokens=None,
+        ),
+        path=PathView(key, None, batch, batch, 0, CONDITIONS),
+        graph=GraphView("replay", True, key, 1 << 20, checks),
+        outcome=OutcomeView(tuple((i, int(sampled[i])) for i in ids), (), tuple(ids), ()),
+        host_us=np.round(noise.gamma(2.0, 30.0, 10), 1).astype(np.float32),
+    )
