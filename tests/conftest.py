@@ -1,0 +1,16 @@
+"""What every test shares: tests marked ``gpu`` need a CUDA device, and one thread suffices for the tiny model."""
+
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the gpu tests, with the reason, where no CUDA device exists; torch is imported only if any is selected."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="gpu: no CUDA device on this machine"))
