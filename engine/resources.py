@@ -54,14 +54,18 @@ class ResourceManager:
         """
         slots: list[tuple[int, int]] = []
         blocks: list[tuple[int, tuple[int, ...]]] = []
+        spans = scheduled.spans
         try:
-            for span in scheduled.spans:
-                if not self.seq_slots.has(span.request_id):
-                    slots.append((span.request_id, self.seq_slots.assign(span.request_id)))
-            for span in scheduled.spans:
-                added = self.kv_cache.reserve(span.request_id, span.end)
+            for span in spans:
+                request_id = span.request.request_id
+                if not self.seq_slots.has(request_id):
+                    slot = self.seq_slots.assign(request_id)
+                    slots.append((request_id, slot))
+            for span in spans:
+                request_id = span.request.request_id
+                added = self.kv_cache.reserve(request_id, span.end)
                 if added:
-                    blocks.append((span.request_id, added))
+                    blocks.append((request_id, added))
         except BaseException:
             self._undo(slots, blocks)
             raise
