@@ -64,7 +64,8 @@ class KVCacheManager:
         if needed > self.max_blocks_per_seq:
             message = (
                 f"request {request_id} needs {needed} KV blocks for {num_tokens + extra} tokens, and one sequence "
-                f"holds at most {self.max_blocks_per_seq} (max_seq_len={self.max_seq_len}); raise EngineConfig.max_seq_len"
+                f"holds at most {self.max_blocks_per_seq} (max_seq_len={self.max_seq_len}); raise "
+                f"EngineConfig.max_seq_len"
             )
             raise OutOfBlocksError(message)
         if needed - owned > self._pool.num_free:
