@@ -22,11 +22,7 @@ import torch
 
 from engine.errors import CapacityError, CaptureRefusedError, ConfigError
 
-DTYPES: dict[str, torch.dtype] = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,24 +240,21 @@ class DeviceRegistry:
     def __init__(self) -> None:
         """Start empty."""
         self._tensors: dict[str, torch.Tensor] = {}
-        self._addresses: dict[int, int] = {}  # storage address -> names that hold it
+        self._addresses: set[int] = set()
 
     def register(self, name: str, tensor: torch.Tensor) -> None:
         """Name a tensor's storage; a name registered again moves to the new storage."""
         self.forget(name)
         self._tensors[name] = tensor
-        address = tensor.untyped_storage().data_ptr()
-        self._addresses[address] = self._addresses.get(address, 0) + 1
+        self._addresses.add(tensor.untyped_storage().data_ptr())
 
     def forget(self, name: str) -> None:
         """Drop a name; an unknown one is fine."""
-        tensor = self._tensors.pop(name, None)
-        if tensor is None:
-            return
-        address = tensor.untyped_storage().data_ptr()
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
+        if self._tensors.pop(name, None) is not None:
+            self._addresses = self._storage_addresses()
+
+    def _storage_addresses(self) -> set[int]:
+        return {tensor.untyped_storage().data_ptr() for tensor in self._tensors.values()}
 
     def owns(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor lies in a registered storage (views of it do)."""
@@ -272,9 +265,8 @@ class DeviceRegistry:
         return tuple(self._tensors)
 
     def check(self) -> None:
-        """Recount the names of every address."""
-        counts = collections.Counter(t.untyped_storage().data_ptr() for t in self._tensors.values())
-        assert counts == self._addresses, f"{counts} != {self._addresses}"
+        """Collect the addresses from scratch."""
+        assert self._addresses == self._storage_addresses()
 
 
 def pinned_empty(shape: Sequence[int], dtype: torch.dtype, spec: DeviceSpec) -> torch.Tensor:
