@@ -1,12 +1,16 @@
 """Configuration: frozen dataclasses, validated once, no inheritance, no environment variables.
 
-Decides only whether the numbers make sense together. Does not: read the machine ("auto" is resolved in
-``device.py``), know a model, or change after construction.
+Decides only whether the numbers make sense together. Numbers of other libraries (numpy's) become plain ones;
+booleans and floats are no integers here. Does not: read the machine ("auto" is resolved in ``device.py``), know a
+model, or change after construction.
 """
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+import numbers
+import re
+from collections.abc import Iterable
 from typing import Literal
 
 from engine.errors import ConfigError, RequestError
@@ -15,22 +19,60 @@ CapacityPolicyName = Literal["guaranteed_no_evict", "max_utilization", "static_b
 ChunkingName = Literal["fcfs", "equal_progress"]
 BackendName = Literal["native", "vanilla"]
 
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require_positive(owner: str, **values: object) -> None:
-    for name, value in values.items():
-        if not _is_int(value) or value < 1:  # type: ignore[operator]
-            message = f"{owner}.{name} must be an integer of at least 1, got {value!r}"
-            raise ConfigError(message)
+_Refusal = type[ConfigError] | type[RequestError]
+_MAX_SEED = 2**63 - 1  # seeds live in int64 tensors
 
 
-def _require_choice(field: str, value: object, choices: Sequence[object]) -> None:
-    if value not in choices:
+def _integer(field: str, value: object, *, low: int, high: int | None = None, refusal: _Refusal = ConfigError) -> int:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        whole = int(value)
+        if whole >= low and (high is None or whole <= high):
+            return whole
+    wanted = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+    message = f"{field} must be {wanted}, got {value!r}"
+    if isinstance(value, float) and value.is_integer() and value >= low:
+        message += f"; use {int(value)}"
+    raise refusal(message)
+
+
+def _number(field: str, value: object, low: float, high: float, *, refusal: _Refusal, low_open: bool = False) -> float:
+    number = math.nan
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # an integer too large for a float is no finite number
+            number = float(value)
+    if math.isfinite(number) and low <= number <= high and not (low_open and number == low):
+        return number
+    interval = f"{'(' if low_open else '['}{low:g}, {high:g}{']' if math.isfinite(high) else ')'}"
+    message = f"{field} must be a finite number in {interval}, got {value!r}"
+    raise refusal(message)
+
+
+def _require_flags(owner: object, *names: str, refusal: _Refusal = ConfigError) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, bool):
+            message = f"{type(owner).__name__}.{name} must be True or False, got {value!r}"
+            raise refusal(message)
+
+
+def _require_choice(field: str, value: object, choices: tuple[str | None, ...]) -> None:
+    if not (value is None or isinstance(value, str)) or value not in choices:
         message = f"{field} must be one of {', '.join(map(repr, choices))}, got {value!r}"
         raise ConfigError(message)
+
+
+def _items(field: str, value: object, of: str, *, refusal: _Refusal = ConfigError) -> tuple[object, ...]:
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return tuple(value)
+    hint = f"; use ({value!r},)" if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    message = f"{field} must be a sequence of {of}, got {value!r}{hint}"
+    raise refusal(message)
+
+
+def _normalise(owner: object, **values: object) -> None:
+    # The records are frozen for their users; the constructor alone puts plain ints, floats and tuples in place.
+    for name, value in values.items():
+        object.__setattr__(owner, name, value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,13 +92,17 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         """Check each field and the budget against the batch."""
-        _require_positive("SchedulerConfig", max_batch_size=self.max_batch_size, max_num_tokens=self.max_num_tokens)
+        _normalise(
+            self,
+            max_batch_size=_integer("SchedulerConfig.max_batch_size", self.max_batch_size, low=1),
+            max_num_tokens=_integer("SchedulerConfig.max_num_tokens", self.max_num_tokens, low=1),
+        )
         _require_choice(
             "SchedulerConfig.capacity_policy", self.capacity_policy, ("guaranteed_no_evict", "static_batch")
         )
         _require_choice("SchedulerConfig.chunking", self.chunking, (None, "fcfs"))
         if self.chunk_unit is not None:
-            _require_positive("SchedulerConfig", chunk_unit=self.chunk_unit)
+            _normalise(self, chunk_unit=_integer("SchedulerConfig.chunk_unit", self.chunk_unit, low=1))
         if self.max_num_tokens < self.max_batch_size:
             message = (
                 f"SchedulerConfig.max_num_tokens must be at least max_batch_size (one row a request), got "
@@ -84,12 +130,17 @@ class KVCacheConfig:
 
     def __post_init__(self) -> None:
         """Check each field."""
-        _require_positive("KVCacheConfig", tokens_per_block=self.tokens_per_block)
+        _normalise(
+            self,
+            tokens_per_block=_integer("KVCacheConfig.tokens_per_block", self.tokens_per_block, low=1),
+            memory_fraction=_number(
+                "KVCacheConfig.memory_fraction", self.memory_fraction, 0.0, 1.0, refusal=ConfigError, low_open=True
+            ),
+            host_blocks=_integer("KVCacheConfig.host_blocks", self.host_blocks, low=0),
+        )
         if self.num_blocks is not None:
-            _require_positive("KVCacheConfig", num_blocks=self.num_blocks)
-        if not 0.0 < self.memory_fraction <= 1.0:
-            message = f"KVCacheConfig.memory_fraction must lie in (0, 1], got {self.memory_fraction!r}"
-            raise ConfigError(message)
+            _normalise(self, num_blocks=_integer("KVCacheConfig.num_blocks", self.num_blocks, low=1))
+        _require_flags(self, "enable_block_reuse", "enable_partial_reuse")
         if self.host_blocks != 0:
             message = f"KVCacheConfig.host_blocks must be 0 (there is no host tier yet), got {self.host_blocks!r}"
             raise ConfigError(message)
@@ -112,24 +163,28 @@ class CudaGraphConfig:
 
     def __post_init__(self) -> None:
         """Check the bucket list; its maximum is checked against the scheduler in EngineConfig."""
+        _require_flags(self, "enabled", "enable_padding", "strict_buffers")
         if self.batch_sizes is not None:
-            object.__setattr__(self, "batch_sizes", tuple(self.batch_sizes))
-            _require_positive("CudaGraphConfig", **{f"batch_sizes[{i}]": v for i, v in enumerate(self.batch_sizes)})
-            if not self.batch_sizes:
-                message = "CudaGraphConfig.batch_sizes must not be empty; use enabled=False to run without graphs"
-                raise ConfigError(message)
-            if list(self.batch_sizes) != sorted(set(self.batch_sizes)):
-                message = (
-                    f"CudaGraphConfig.batch_sizes must be ascending without duplicates, got {self.batch_sizes}; "
-                    f"use {tuple(sorted(set(self.batch_sizes)))}"
-                )
-                raise ConfigError(message)
-        if tuple(self.prefill_num_tokens) != ():
+            self._check_batch_sizes()
+        if _items("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, "integers"):
             message = (
                 f"CudaGraphConfig.prefill_num_tokens must be empty (prefill graphs are not built yet), "
                 f"got {self.prefill_num_tokens!r}"
             )
             raise ConfigError(message)
+        _normalise(self, prefill_num_tokens=())
+
+    def _check_batch_sizes(self) -> None:
+        given = _items("CudaGraphConfig.batch_sizes", self.batch_sizes, "integers")
+        sizes = tuple(_integer(f"CudaGraphConfig.batch_sizes[{i}]", size, low=1) for i, size in enumerate(given))
+        if not sizes:
+            message = "CudaGraphConfig.batch_sizes must not be empty, got (); use enabled=False to run without graphs"
+            raise ConfigError(message)
+        ascending = tuple(sorted(set(sizes)))
+        if sizes != ascending:
+            message = f"CudaGraphConfig.batch_sizes must be ascending without duplicates, got {sizes}; use {ascending}"
+            raise ConfigError(message)
+        _normalise(self, batch_sizes=sizes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,12 +208,17 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         """Check each field, then the groups against each other."""
-        _require_positive("EngineConfig", max_seq_len=self.max_seq_len)
+        _normalise(
+            self,
+            max_seq_len=_integer("EngineConfig.max_seq_len", self.max_seq_len, low=1),
+            seed=_integer("EngineConfig.seed", self.seed, low=0, high=_MAX_SEED),
+        )
         _require_choice("EngineConfig.dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         _require_choice("EngineConfig.attention_backend", self.attention_backend, ("native", "vanilla"))
-        if not isinstance(self.device, str) or self.device.split(":")[0] not in ("auto", "cpu", "cuda"):
+        if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             message = f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {self.device!r}"
             raise ConfigError(message)
+        _require_flags(self, "overlap", "torch_compile")
         for name in ("overlap", "torch_compile"):
             if getattr(self, name):
                 message = f"EngineConfig.{name} must be False (not built yet), got {getattr(self, name)!r}"
@@ -166,7 +226,8 @@ class EngineConfig:
         self._check_groups()
 
     def _check_groups(self) -> None:
-        for name, kind in (("scheduler", SchedulerConfig), ("kv_cache", KVCacheConfig), ("cuda_graph", CudaGraphConfig)):
+        groups = {"scheduler": SchedulerConfig, "kv_cache": KVCacheConfig, "cuda_graph": CudaGraphConfig}
+        for name, kind in groups.items():
             if not isinstance(getattr(self, name), kind):
                 message = f"EngineConfig.{name} must be a {kind.__name__}, got {getattr(self, name)!r}"
                 raise ConfigError(message)
@@ -216,34 +277,38 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         """Check every field; the first wrong one is named."""
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
-        for name, low in (("max_tokens", 1), ("top_k", 1), ("seed", 0), ("logprobs", 0)):
+        for name, low, high in (
+            ("max_tokens", 1, None),
+            ("top_k", 1, None),
+            ("seed", 0, _MAX_SEED),
+            ("logprobs", 0, None),
+        ):
             value = getattr(self, name)
-            if value is None and name != "max_tokens":
-                continue
-            if not _is_int(value) or value < low:
-                message = f"SamplingParams.{name} must be an integer of at least {low}, got {value!r}"
-                raise RequestError(message)
-        self._check_float("temperature", 0.0, math.inf, low_open=False)
-        self._check_float("top_p", 0.0, 1.0, low_open=True)
-        self._check_float("min_p", 0.0, 1.0, low_open=False)
-        self._check_float("repetition_penalty", 0.0, math.inf, low_open=True)
-        if not all(isinstance(s, str) and s for s in stop):
+            if value is not None or name == "max_tokens":
+                value = _integer(f"SamplingParams.{name}", value, low=low, high=high, refusal=RequestError)
+                _normalise(self, **{name: value})
+        for name, high, low_open in (
+            ("temperature", math.inf, False),
+            ("top_p", 1.0, True),
+            ("min_p", 1.0, False),
+            ("repetition_penalty", math.inf, True),
+        ):
+            value = getattr(self, name)
+            value = _number(f"SamplingParams.{name}", value, 0.0, high, refusal=RequestError, low_open=low_open)
+            _normalise(self, **{name: value})
+        _require_flags(self, "ignore_eos", refusal=RequestError)
+        self._check_stops()
+
+    def _check_stops(self) -> None:
+        given = (self.stop,) if isinstance(self.stop, str) else self.stop
+        stop = _items("SamplingParams.stop", given, "strings", refusal=RequestError)
+        if not all(isinstance(text, str) and text for text in stop):
             message = f"SamplingParams.stop must hold non-empty strings, got {stop!r}"
             raise RequestError(message)
-        if not all(_is_int(i) and i >= 0 for i in self.stop_token_ids):
-            message = f"SamplingParams.stop_token_ids must hold token ids (integers >= 0), got {self.stop_token_ids!r}"
-            raise RequestError(message)
-
-    def _check_float(self, name: str, low: float, high: float, *, low_open: bool) -> None:
-        value = getattr(self, name)
-        interval = f"{'(' if low_open else '['}{low:g}, {high:g}{']' if math.isfinite(high) else ')'}"
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or value > high or value < low or (low_open and value == low):
-            message = f"SamplingParams.{name} must be a finite number in {interval}, got {value!r}"
-            raise RequestError(message)
+        ids = _items("SamplingParams.stop_token_ids", self.stop_token_ids, "token ids", refusal=RequestError)
+        field = "SamplingParams.stop_token_ids[{}]"
+        ids = tuple(_integer(field.format(i), value, low=0, refusal=RequestError) for i, value in enumerate(ids))
+        _normalise(self, stop=stop, stop_token_ids=ids)
 
     @property
     def is_greedy(self) -> bool:
