@@ -266,12 +266,19 @@ class GraphView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OutcomeView:
-    """What the step gave: (request id, token id) sampled; requests finished (with reason), continued, freed."""
+    """What the step gave.
+
+    tokens: (request id, token id) sampled. finished: (request id, reason). continued, paused, freed: request ids.
+    new_text: (request id, text that became showable), never a partial character.
+    """
 
     tokens: tuple[tuple[int, int], ...]
     finished: tuple[tuple[int, str], ...]
     continued: tuple[int, ...]
     freed: tuple[int, ...]
+    new_text: tuple[tuple[int, str], ...] = ()
+    paused: tuple[int, ...] = ()
+    num_free_blocks: int = UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
