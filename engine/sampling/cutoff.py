@@ -2,8 +2,8 @@
 
 Each logit becomes a 32-bit integer whose order is the reverse of the logit's (0 is the best). The cut is then found
 digit by digit: a histogram of the leading digit says in which bin the target falls, the next digit refines it. Three
-histograms replace a sort of the whole vocabulary (about a fifth of its time on CPU). Weights are integers, so the sums are exact and do
-not depend on the order of addition: the same row cuts in the same place in every batch and on every device.
+histograms replace a sort of the whole vocabulary, at a fraction of its time. Weights are integers, so the sums are
+exact whatever the order of addition: the same row cuts in the same place in every batch and on every device.
 
 Does not: apply temperature, draw, or read the host. Every shape is fixed by [R, V].
 Source: radix select, with weights in place of counts.
@@ -20,8 +20,8 @@ _MASS_UNIT: Final = 2.0**40  # the best token's weight; 2**20 tokens of it still
 def descending_keys(logits: torch.Tensor) -> torch.Tensor:
     """Map logits to integers in [0, 2**32) in reverse order. Shapes: [R, V] float32 -> [R, V] int64.
 
-    The sign bit makes float bits ordered by magnitude: negative ones already fall in value as their bits grow, positive ones
-    have to be turned round. A NaN maps to some key in range.
+    The bits of a float grow with its magnitude: right for positive numbers, the wrong way round for negative ones,
+    whose bits are therefore flipped. A NaN maps to some key in range.
     """
     bits = (logits + 0.0).view(torch.int32)  # the sum turns -0.0 into +0.0: equal logits, equal keys
     ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)
@@ -48,7 +48,10 @@ def smallest_cut(keys: torch.Tensor, weights: torch.Tensor, target: torch.Tensor
 
 
 def keep_top_k(keys: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
-    """Mark the k best tokens and those that tie with the k-th. Shapes: keys [R, V], top_k [R, 1] int64 -> [R, V] bool."""
+    """Mark the k best tokens and those that tie with the k-th.
+
+    Shapes: keys [R, V] int64, top_k [R, 1] int64 -> [R, V] bool.
+    """
     cut, _before = smallest_cut(keys, torch.ones_like(keys), top_k)
     return keys <= cut
 
@@ -56,8 +59,8 @@ def keep_top_k(keys: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
 def keep_top_p(keys: torch.Tensor, mass: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Mark the smallest set of best tokens whose share of the mass is at least p; among ties the lowest ids.
 
-    Shapes: keys [R, V] int64, mass [R, V] int64 (``integer_mass``; 0 for tokens that are out already), top_p [R, 1] float64
-    -> [R, V] bool. p of 1 keeps everything, even what has no mass in float32.
+    Shapes: keys [R, V] int64, mass [R, V] int64 (``integer_mass``; 0 for tokens that are out already), top_p [R, 1]
+    float64 -> [R, V] bool. p of 1 keeps everything, even what has no mass in float32.
     """
     target = (mass.sum(1, keepdim=True).to(torch.float64) * top_p).ceil_().to(torch.int64).clamp_(min=1)
     cut, before = smallest_cut(keys, mass, target)
@@ -68,5 +71,5 @@ def keep_top_p(keys: torch.Tensor, mass: torch.Tensor, top_p: torch.Tensor) -> t
 
 
 def integer_mass(relative: torch.Tensor) -> torch.Tensor:
-    """Turn probabilities relative to the best token (in [0, 1]) into integer weights. Shapes: [R, V] -> [R, V] int64."""
+    """Turn probabilities relative to the best into integer weights. Shapes: [R, V] in [0, 1] -> [R, V] int64."""
     return (relative * _MASS_UNIT).to(torch.int64)

@@ -34,7 +34,7 @@ def _mix(bits: torch.Tensor) -> torch.Tensor:
 
 
 def hash_bits(seeds: torch.Tensor, positions: torch.Tensor, vocab_ids: torch.Tensor) -> torch.Tensor:
-    """Hash every (row, vocabulary id) pair. Shapes: seeds [R] and positions [R] int64, vocab_ids [V] -> [R, V] int64."""
+    """Hash each pair of row and vocabulary id. Shapes: seeds [R], positions [R], vocab_ids [V], all int64 -> [R, V]."""
     row_keys = _mix(_mix(seeds + _GOLDEN) + (positions + 1) * _GOLDEN)
     return _mix(row_keys[:, None] + (vocab_ids + 1) * _GOLDEN)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import SamplingParams
-from engine.sampling.sampler import apply_repetition_penalty, log_probs, sample
+from engine.sampling.sampler import apply_repetition_penalty, choose_full, log_probs, sample
 from tests.engine.sampling.sampling_rows import (
     draw,
     make_state,
@@ -128,7 +128,7 @@ def test_frequencies_follow_the_softmax(temperature):
     state = make_state(1, vocab_size)
     set_slot(state, 0, SamplingParams(temperature=temperature, top_k=30), seed=77)
     counts = torch.zeros(vocab_size)
-    for start in range(0, num_draws, 1000):  # one slot stands in 1000 rows at 1000 positions: collect through choose_full
+    for start in range(0, num_draws, 1000):
         counts += count_choices(state, row, torch.arange(start, start + 1000))
     scores = oracle_scores(row[0], SamplingParams(temperature=temperature, top_k=30), (0,))
     expected = scores.softmax(0) * num_draws
@@ -141,8 +141,6 @@ def test_frequencies_follow_the_softmax(temperature):
 
 def count_choices(state, row, positions):
     """Draw for one slot at many positions at once and count the tokens."""
-    from engine.sampling.sampler import choose_full
-
     slots = torch.zeros(len(positions), dtype=torch.int64)
     chosen = choose_full(state, row.expand(len(positions), -1), slots, positions)
     return torch.bincount(chosen, minlength=row.shape[1]).float()
