@@ -9,6 +9,7 @@ Does not: know requests, tokens or tensors. A block has one owner; sharing belon
 Source: the paged cache of vLLM and TensorRT-LLM; free runs with both ends indexed are Knuth's boundary tags.
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
 
 from engine.errors import OutOfBlocksError
@@ -17,7 +18,7 @@ from engine.errors import OutOfBlocksError
 class BlockPool:
     """The free blocks among ids 0 .. num_blocks - 1.
 
-    Cost: O(n) for n blocks, plus one look over the free runs when the neighbour of ``after`` is taken.
+    Cost: O(n) for n blocks, and O(log runs) for each separate run they come from or go to, amortised.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -27,6 +28,7 @@ class BlockPool:
         self._is_free = bytearray(num_blocks)
         self._run_end: dict[int, int] = {}  # first block of a free run -> block after its last
         self._run_start: dict[int, int] = {}  # the reverse
+        self._by_length: list[tuple[int, int]] = []  # heap of (-length, first block); entries may be outdated
         if num_blocks:
             self._give_back(0, num_blocks)
 
@@ -64,29 +66,32 @@ class BlockPool:
             self._give_back(start, end)
 
     def _allocate_apart(self, count: int) -> list[int]:
-        # One run if any is long enough, else the longest ones, so that the pieces are few.
-        start, end = max(self._run_end.items(), key=_length_then_lowest)
-        if end - start >= count:
-            first = start if start == 0 else start + (end - start - count) // 2
-            self._take(start, first, first + count)
-            return list(range(first, first + count))
+        # From the largest run; only when even that is too short from several, so that the pieces are few.
         taken: list[int] = []
-        for start, end in sorted(self._run_end.items(), key=_length_then_lowest, reverse=True):
-            stop = min(end, start + count - len(taken))
-            self._take(start, start, stop)
-            taken.extend(range(start, stop))
-            if len(taken) == count:
-                break
+        while len(taken) < count:
+            run, run_end = self._largest_run()
+            num = min(run_end - run, count - len(taken))
+            start = run if run == 0 else run + (run_end - run - num) // 2
+            self._take(run, start, start + num)
+            taken.extend(range(start, start + num))
         return sorted(taken)
+
+    def _largest_run(self) -> tuple[int, int]:
+        # The lowest of the longest free runs. An outdated heap entry no longer matches a run.
+        while True:
+            negative_length, start = self._by_length[0]
+            if self._run_end.get(start) == start - negative_length:
+                return start, start - negative_length
+            heapq.heappop(self._by_length)
 
     def _take(self, run: int, start: int, end: int) -> None:
         # Cut [start, end) out of the free run that begins at block ``run``.
         run_end = self._run_end.pop(run)
         del self._run_start[run_end]
         if run < start:
-            self._run_end[run], self._run_start[start] = start, run
+            self._add_run(run, start)
         if end < run_end:
-            self._run_end[end], self._run_start[run_end] = run_end, end
+            self._add_run(end, run_end)
         self._is_free[start:end] = bytes(end - start)
         self._num_free -= end - start
 
@@ -98,7 +103,14 @@ class BlockPool:
             start = below
         if (above := self._run_end.pop(end, None)) is not None:
             end = above
+        self._add_run(start, end)
+
+    def _add_run(self, start: int, end: int) -> None:
         self._run_end[start], self._run_start[end] = end, start
+        heapq.heappush(self._by_length, (start - end, start))
+        if len(self._by_length) > 2 * len(self._run_end) + 64:
+            self._by_length = [(first - last, first) for first, last in self._run_end.items()]
+            heapq.heapify(self._by_length)
 
     def free_ids(self) -> frozenset[int]:
         """Return the ids of the free blocks; O(num_blocks), for checks and pictures."""
@@ -110,11 +122,7 @@ class BlockPool:
         assert len(free_ids) == self._num_free
         assert dict(_runs(free_ids)) == self._run_end
         assert {end: start for start, end in self._run_end.items()} == self._run_start
-
-
-def _length_then_lowest(run: tuple[int, int]) -> tuple[int, int]:
-    start, end = run
-    return end - start, -start
+        assert {(start - end, start) for start, end in self._run_end.items()} <= set(self._by_length)
 
 
 def _runs(block_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
