@@ -17,6 +17,8 @@ from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
 
+_Lack = tuple[DeferralReason, int, int]  # the reason, what was needed, what was available
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CapacityDecision:
@@ -42,11 +44,13 @@ def blocks_to_completion(request: LlmRequest, kv: KVCacheManager) -> int:
 
 
 class CapacityScheduler:
-    """The capacity policy; stateless."""
+    """The capacity policy, for one KV cache manager. It remembers only the deferrals of the last blocked queue."""
 
     def __init__(self, policy: Literal["guaranteed_no_evict", "static_batch"] = "guaranteed_no_evict") -> None:
         """Choose the policy."""
         self._is_static = policy == "static_batch"
+        self._last_key: tuple[_Lack, int, list[LlmRequest]] | None = None
+        self._last_deferrals: tuple[Deferral, ...] = ()
 
     def schedule(
         self,
@@ -78,18 +82,27 @@ class CapacityScheduler:
             needed = blocks_to_completion(request, kv)
             lack = _first_lack(needed, num_free_blocks, num_free_slots=num_free_slots, num_free_places=num_free_places)
             if lack is not None:
-                blocked = Deferral(request.request_id, *lack)
-                behind = tuple(_behind(later, kv, num_free_blocks) for later in waiting[index + 1 :])
-                return CapacityDecision((*running, *waiting[:index]), (), (blocked, *behind))
+                deferrals = self._blocked(waiting[index:], lack, kv, num_free_blocks)
+                return CapacityDecision((*running, *waiting[:index]), (), deferrals)
             num_free_blocks -= needed
             num_free_slots -= 1
             num_free_places -= 1
         return CapacityDecision((*running, *waiting), (), ())
 
+    def _blocked(
+        self, queue: list[LlmRequest], lack: _Lack, kv: KVCacheManager, num_free_blocks: int
+    ) -> tuple[Deferral, ...]:
+        # Between two admissions nothing of this changes, so a long queue is written out once and not every step.
+        key = (lack, num_free_blocks, queue)
+        if self._last_key != key:
+            reason = DeferralReason.BEHIND_BLOCKED_REQUEST
+            first = Deferral(queue[0].request_id, *lack)
+            behind = [Deferral(r.request_id, reason, blocks_to_completion(r, kv), num_free_blocks) for r in queue[1:]]
+            self._last_key, self._last_deferrals = key, (first, *behind)
+        return self._last_deferrals
 
-def _first_lack(
-    needed: int, num_free_blocks: int, *, num_free_slots: int, num_free_places: int
-) -> tuple[DeferralReason, int, int] | None:
+
+def _first_lack(needed: int, num_free_blocks: int, *, num_free_slots: int, num_free_places: int) -> _Lack | None:
     if num_free_slots < 1:
         return DeferralReason.NO_FREE_SLOTS, 1, 0
     if num_free_places < 1:
@@ -97,8 +110,3 @@ def _first_lack(
     if needed > num_free_blocks:
         return DeferralReason.NO_FREE_BLOCKS, needed, num_free_blocks
     return None
-
-
-def _behind(request: LlmRequest, kv: KVCacheManager, num_free_blocks: int) -> Deferral:
-    reason = DeferralReason.BEHIND_BLOCKED_REQUEST
-    return Deferral(request.request_id, reason, blocks_to_completion(request, kv), num_free_blocks)
