@@ -12,6 +12,7 @@
     |-- GraphError                       capture or replay would be wrong
     |   |-- CaptureRefusedError          an operation that a graph cannot record
     |   `-- ReplayRefusedError           the inputs are not those that the graph was captured with
+    |-- ProbeError                       an observer raised; carries its exception to the caller, unchanged
     |-- ClosedError                      the engine was closed
     `-- TraceError (ValueError)          a trace file cannot be read
 
@@ -72,6 +73,15 @@ class CaptureRefusedError(GraphError):
 
 class ReplayRefusedError(GraphError):
     """The step's inputs differ from the captured ones in a way that would replay wrongly."""
+
+
+class ProbeError(StepscopeError):
+    """An observer raised inside ``emit``; the executor undoes the step and raises ``original``."""
+
+    def __init__(self, original: Exception) -> None:
+        """Carry the observer's own exception."""
+        super().__init__(f"a probe raised {original!r}")
+        self.original = original
 
 
 class ClosedError(StepscopeError):

@@ -14,6 +14,8 @@ captured graph replays.
 import enum
 from typing import Protocol
 
+from engine.errors import ProbeError
+
 
 class Stage(enum.IntEnum):
     """The ten stages of a step, in order, with the record that each hands over.
@@ -48,3 +50,22 @@ class Probe(Protocol):
     def emit(self, stage: Stage, step: int, value: object) -> None:
         """Receive the record of one stage of step ``step``; must not change it. Valid: inside this call only."""
         ...
+
+
+class ProbeGuard:
+    """Wraps an attached probe so that its exception can be told from the engine's own.
+
+    Without it a fault of the observer would end the requests of the step; with it the step is undone, the requests
+    stay runnable, and the exception reaches whoever called ``step``.
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        """Guard one probe."""
+        self.probe = probe
+
+    def emit(self, stage: Stage, step: int, value: object) -> None:
+        """Pass the record on. Raises: ProbeError around whatever the probe raised."""
+        try:
+            self.probe.emit(stage, step, value)
+        except Exception as error:
+            raise ProbeError(error) from error

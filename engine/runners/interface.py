@@ -12,23 +12,45 @@ import dataclasses
 
 import torch
 
-from engine.cuda_graphs.key import SampleMode
+from engine.cuda_graphs.runner import CaptureReport
 from engine.inputs.records import PackedInputs, RunEvent, ScheduledInputs
+from engine.probe import Probe
 from engine.resources import ResourceManager
+
+
+class PendingLogits:
+    """Logits that the device may not have computed yet (a lagged stream runs the forward later).
+
+    tensor: read it only after an event recorded behind the forward.
+    """
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self) -> None:
+        """Start without a result."""
+        self._tensor: torch.Tensor | None = None
+
+    def set(self, tensor: torch.Tensor | None) -> None:
+        """Store what the forward returned; called by the device work itself."""
+        self._tensor = tensor
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The logits [R, V] float32."""
+        assert self._tensor is not None, "logits read before the forward ran, or of a step without logit rows"
+        return self._tensor
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForwardOutputs:
     """What a scheduled forward leaves behind.
 
-    logits [R, V] float32, rows in the order of ``logit_request_ids`` (padding already cut off); None when no row
-    wanted logits. The samples are in the persistent new_tokens, by slot.
+    logits: [R, V] float32, the batch's logit rows in order, then those of dummies. The samples are in the
+    persistent new_tokens, by slot.
     Valid: until the next forward, because a graph's outputs lie in a pool that the next replay reuses.
     """
 
-    logits: torch.Tensor | None
-    logit_request_ids: tuple[int, ...]
-    sample_mode: SampleMode
+    logits: PendingLogits
     event: RunEvent
 
 
@@ -54,6 +76,10 @@ class ScheduledModelRunner(ModelRunner):
         """Run one step. is_dummy marks warm-up, never padding."""
 
     @abc.abstractmethod
+    def set_probe(self, probe: Probe | None) -> None:
+        """Attach or detach the observer of the runner's stages."""
+
+    @abc.abstractmethod
     def warmup(self, resource_manager: ResourceManager) -> "WarmupReport":
         """Capture what will be replayed; nothing is captured afterwards."""
 
@@ -67,21 +93,10 @@ class PackedModelRunner(ModelRunner):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GraphCapture:
-    """One captured graph. Units: bytes of the pool that it added, seconds of its warm-up and capture."""
-
-    key: str
-    batch_size: int
-    sample_mode: str
-    pool_bytes: int
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class WarmupReport:
     """What warm-up did. simulated: the graphs are CPU tapes. pool_bytes: bytes of the shared pool."""
 
-    captures: tuple[GraphCapture, ...]
+    captures: tuple[CaptureReport, ...]
     pool_bytes: int
     seconds: float
     simulated: bool

@@ -1,0 +1,272 @@
+"""ModelEngine: the door between the executor and a runner. Wiring and dispatch only.
+
+``ModelEngine`` is abstract (get_max_num_sequences, forward, warmup). ``PyTorchModelEngine`` owns one runner and
+sends each batch to it: scheduled batches to a ``ScheduledModelRunner``, packed ones to a ``PackedModelRunner``; the
+wrong pairing raises.
+
+Does not: prepare inputs, choose graphs, or hold requests. Source: TensorRT-LLM's PyTorchModelEngine.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import overload
+
+import torch
+
+from engine.attention.interface import AttentionBackend, AttentionMetadata, MetadataCapacity
+from engine.attention.native import NativeBackend
+from engine.attention.vanilla import VanillaBackend
+from engine.config import EngineConfig
+from engine.cuda_graphs.buckets import resolve_batch_sizes
+from engine.cuda_graphs.device_graph import make_graph_backend
+from engine.cuda_graphs.runner import CUDAGraphRunner
+from engine.decisions import Decisions
+from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
+from engine.errors import ConfigError, DispatchError
+from engine.inputs.input_buffers import DecoderInputBuffers
+from engine.inputs.prepare import DecoderInputPreparer
+from engine.inputs.records import PackedInputs, SampleStateTensors, ScheduledInputs
+from engine.kv_cache.manager import KVCacheManager
+from engine.kv_cache.seq_slots import SeqSlotManager
+from engine.kv_cache.storage import KVStorage
+from engine.models.config import ModelConfig
+from engine.models.registry import LoadedModel
+from engine.probe import Probe
+from engine.resources import ResourceManager
+from engine.runners.decoder import DecoderParts, DecoderRunner, DecoderRunnerConfig
+from engine.runners.interface import ForwardOutputs, ModelRunner, PackedModelRunner, ScheduledModelRunner, WarmupReport
+from engine.sampling.sampler import SamplerState
+from engine.scheduled import ScheduledRequests
+
+
+class ModelEngine(abc.ABC):
+    """What an executor needs of a model."""
+
+    @abc.abstractmethod
+    def get_max_num_sequences(self) -> int:
+        """Sequences that one step may hold: max_batch_size times the beam width."""
+
+    @overload
+    def forward(
+        self,
+        batch: ScheduledRequests,
+        *,
+        resource_manager: ResourceManager,
+        new_tensors_device: SampleStateTensors | None = None,
+        step: int = 0,
+    ) -> ForwardOutputs: ...
+
+    @overload
+    def forward(self, batch: PackedInputs) -> dict[str, torch.Tensor]: ...
+
+    @abc.abstractmethod
+    def forward(
+        self,
+        batch: ScheduledRequests | PackedInputs,
+        *,
+        resource_manager: ResourceManager | None = None,
+        new_tensors_device: SampleStateTensors | None = None,
+        step: int = 0,
+    ) -> ForwardOutputs | dict[str, torch.Tensor]:
+        """Run one batch. Raises: DispatchError when the batch is not of the runner's kind."""
+
+    @abc.abstractmethod
+    def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
+        """Capture every graph that serving may replay."""
+
+    @abc.abstractmethod
+    def set_probe(self, probe: Probe | None) -> None:
+        """Hand the observer to the runner."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release graphs before the buffers that they read."""
+
+
+class PyTorchModelEngine(ModelEngine):
+    """One runner behind one door."""
+
+    def __init__(self, runner: ModelRunner, *, max_num_sequences: int) -> None:
+        """Own the runner."""
+        self._runner = runner
+        self._max_num_sequences = max_num_sequences
+
+    def get_max_num_sequences(self) -> int:
+        """Return the sequences of a full step."""
+        return self._max_num_sequences
+
+    @overload
+    def forward(
+        self,
+        batch: ScheduledRequests,
+        *,
+        resource_manager: ResourceManager,
+        new_tensors_device: SampleStateTensors | None = None,
+        step: int = 0,
+    ) -> ForwardOutputs: ...
+
+    @overload
+    def forward(self, batch: PackedInputs) -> dict[str, torch.Tensor]: ...
+
+    def forward(
+        self,
+        batch: ScheduledRequests | PackedInputs,
+        *,
+        resource_manager: ResourceManager | None = None,
+        new_tensors_device: SampleStateTensors | None = None,
+        step: int = 0,
+    ) -> ForwardOutputs | dict[str, torch.Tensor]:
+        """Send the batch to the runner of its kind."""
+        runner = self._runner
+        if isinstance(batch, PackedInputs):
+            if not isinstance(runner, PackedModelRunner):
+                message = f"a packed batch needs a PackedModelRunner, this engine has a {type(runner).__name__}"
+                raise DispatchError(message)
+            return runner.forward(batch)
+        if not isinstance(runner, ScheduledModelRunner):
+            message = f"a scheduled batch needs a ScheduledModelRunner, this engine has a {type(runner).__name__}"
+            raise DispatchError(message)
+        if resource_manager is None:
+            message = "a scheduled batch needs the resource_manager that holds its blocks, got None"
+            raise DispatchError(message)
+        inputs = ScheduledInputs(batch, step, new_tensors_device)
+        return runner.forward(inputs, resource_manager=resource_manager)
+
+    def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
+        """Let a scheduled runner capture; a packed one has nothing to warm up."""
+        if isinstance(self._runner, ScheduledModelRunner):
+            return self._runner.warmup(resource_manager)
+        return WarmupReport(captures=(), pool_bytes=0, seconds=0.0, simulated=False)
+
+    def set_probe(self, probe: Probe | None) -> None:
+        """Hand the observer to a runner that has stages."""
+        if isinstance(self._runner, ScheduledModelRunner):
+            self._runner.set_probe(probe)
+
+    def close(self) -> None:
+        """Wait for the input copies, then release the graphs; buffers may be freed afterwards."""
+        self._runner.wait_for_input_copy()
+        self._runner.release_graphs()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecoderEngine:
+    """A decoder's engine with the parts that its executor shares with it."""
+
+    model_engine: PyTorchModelEngine
+    resources: ResourceManager
+    sampler: SamplerState
+    stream: Stream
+    storage: KVStorage
+    buckets: tuple[int, ...]
+
+
+def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> int:
+    """Return the blocks that requests may use; the padding dummy's block comes on top.
+
+    Without num_blocks: as many as max_batch_size sequences of max_seq_len can use, cut to what memory allows
+    (CUDA: memory_fraction of what is free; CPU: a quarter of what is free).
+    Raises: ConfigError when one sequence of max_seq_len would not fit.
+    """
+    cache = config.kv_cache
+    per_sequence = -(-config.max_seq_len // cache.tokens_per_block)
+    bytes_per_block = KVStorage.bytes_per_block(
+        num_layers=model.num_layers,
+        tokens_per_block=cache.tokens_per_block,
+        num_kv_heads=model.num_kv_heads,
+        head_size=model.head_size,
+        dtype=spec.dtype,
+    )
+    share = cache.memory_fraction if spec.is_cuda else 0.25
+    affordable = int(free_memory(spec) * share) // bytes_per_block
+    num_blocks = cache.num_blocks or min(config.scheduler.max_batch_size * per_sequence, affordable)
+    if num_blocks < per_sequence:
+        message = (
+            f"the KV pool must hold one sequence of max_seq_len={config.max_seq_len}, which needs {per_sequence} "
+            f"blocks of {cache.tokens_per_block} tokens, got {num_blocks}; set KVCacheConfig(num_blocks={per_sequence}) "
+            f"or EngineConfig(max_seq_len={num_blocks * cache.tokens_per_block}) or less"
+        )
+        raise ConfigError(message)
+    return num_blocks
+
+
+def build_decoder_engine(
+    loaded: LoadedModel, config: EngineConfig, spec: DeviceSpec, *, decisions: Decisions, stream_lag: int = 0
+) -> DecoderEngine:
+    """Allocate everything with a fixed address, once, and wire it; nothing is captured before ``warmup``."""
+    model, limits = loaded.config, config.scheduler
+    stream, registry = make_stream(spec, lag=stream_lag), DeviceRegistry()
+    num_blocks = size_kv_cache(config, model, spec) + 1  # one for the padding dummy
+    resources = ResourceManager(
+        KVCacheManager(
+            num_blocks=num_blocks, tokens_per_block=config.kv_cache.tokens_per_block, max_seq_len=config.max_seq_len
+        ),
+        SeqSlotManager(limits.max_batch_size + 1),
+    )
+    storage = KVStorage.allocate(
+        num_layers=model.num_layers,
+        num_blocks=num_blocks,
+        tokens_per_block=config.kv_cache.tokens_per_block,
+        num_kv_heads=model.num_kv_heads,
+        head_size=model.head_size,
+        spec=spec,
+    )
+    for name, tensor in (*storage.tensors().items(), *loaded.model.state_dict(keep_vars=True).items()):
+        registry.register(name, tensor)
+    for name, tensor in loaded.model.named_buffers():
+        registry.register(name, tensor)
+    sampler = SamplerState.allocate(limits.max_batch_size + 1, model.vocab_size, spec, registry)
+    buckets = resolve_batch_sizes(
+        config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
+    )
+    make_metadata = _metadata_factory(config, spec, stream, storage)
+    buffers = DecoderInputBuffers.allocate(
+        max_num_tokens=limits.max_num_tokens, max_num_sequences=limits.max_batch_size, spec=spec, registry=registry
+    )
+    parts = DecoderParts(
+        model=loaded.model,
+        sampler=sampler,
+        preparer=DecoderInputPreparer(buffers, stream, spec),
+        graphs=CUDAGraphRunner(
+            make_graph_backend(spec, registry),
+            stream=stream,
+            spec=spec,
+            registry=registry,
+            max_num_tokens=buckets[-1],
+            strict=config.cuda_graph.strict_buffers,
+        ),
+        eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, False),
+        key_metadata={b: make_metadata(b, b, True) for b in buckets if config.cuda_graph.enabled},
+        stream=stream,
+    )
+    runner_config = DecoderRunnerConfig(
+        max_batch_size=limits.max_batch_size,
+        buckets=buckets,
+        graphs_enabled=config.cuda_graph.enabled,
+        padding_enabled=config.cuda_graph.enable_padding,
+    )
+    runner = DecoderRunner(parts, runner_config, decisions)
+    model_engine = PyTorchModelEngine(runner, max_num_sequences=limits.max_batch_size)
+    return DecoderEngine(model_engine, resources, sampler, stream, storage, buckets)
+
+
+def _metadata_factory(
+    config: EngineConfig, spec: DeviceSpec, stream: Stream, storage: KVStorage
+) -> Callable[[int, int, bool], AttentionMetadata]:
+    """Return a function (sequences, rows, is_cuda_graph) -> metadata of the configured backend."""
+    backends: dict[str, Callable[..., AttentionBackend]] = {"native": NativeBackend, "vanilla": VanillaBackend}
+    backend = backends[config.attention_backend](spec=spec, stream=stream)
+    width = -(-config.max_seq_len // config.kv_cache.tokens_per_block)
+
+    def make(num_sequences: int, num_tokens: int, is_cuda_graph: bool) -> AttentionMetadata:  # noqa: FBT001
+        capacity = MetadataCapacity(
+            max_num_sequences=num_sequences,
+            max_num_tokens=num_tokens,
+            max_blocks_per_seq=width,
+            tokens_per_block=config.kv_cache.tokens_per_block,
+            is_cuda_graph=is_cuda_graph,
+        )
+        return backend.make_metadata(storage, capacity)
+
+    return make
