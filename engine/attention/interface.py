@@ -91,6 +91,7 @@ class AttentionMetadata(abc.ABC):
 
     capacity: MetadataCapacity
     step: AttentionStep | None  # the step last prepared; host numbers for the lab
+    written: tuple[str, ...] = ()  # tensors that the last prepare wrote, whole; the others still held the right values
 
     @abc.abstractmethod
     def prepare(self, step: AttentionStep) -> None:

@@ -63,6 +63,7 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         """
         kv_lens = step.kv_lens
         self._require_fits(step, kv_lens)
+        self.written = ()
         if step.seq_lens != self._seq_lens:
             self._write_rows(step.seq_lens)
         if step.block_tables != self._tables:
@@ -94,6 +95,7 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         ring = self._rings[name]
         self._stream.copy_(self._flat[name], ring.stage(values))
         ring.mark_copied(self._stream)
+        self.written += (name,)
 
     def _write_rows(self, seq_lens: tuple[int, ...]) -> None:
         S, N = self.capacity.max_num_sequences, self.capacity.max_num_tokens
