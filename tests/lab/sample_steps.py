@@ -1,5 +1,7 @@
 """Invented but well-formed snapshots, for tests of everything above the snapshot."""
 
+import dataclasses
+
 import numpy as np
 
 from lab.snapshot import (
@@ -20,6 +22,15 @@ from lab.snapshot import (
     SpanView,
     StepSnapshot,
     WriteView,
+)
+from lab.trace import (
+    CaptureFact,
+    DeviceFacts,
+    ModelFacts,
+    RequestRecord,
+    Trace,
+    TraceHeader,
+    WarmupFacts,
 )
 
 CONDITIONS = tuple(
@@ -105,3 +116,62 @@ def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_pe
         outcome=OutcomeView(tuple((i, int(sampled[i])) for i in ids), (), tuple(ids), ()),
         host_us=np.round(noise.gamma(2.0, 30.0, 10), 1).astype(np.float32),
     )
+
+
+def eager_step(step, *, request_id=0, prompt_len=12):
+    """The step that computes one whole prompt, eagerly, and ends the request."""
+    ids = int32(range(prompt_len))
+    base = decode_step(step, batch=1)
+    conditions = (
+        ConditionView("GRAPHS_DISABLED", True, "graphs enabled", "True"),
+        ConditionView("HAS_CONTEXT_UNPROMOTED", False, "0 contexts", "1"),
+        ConditionView("ABOVE_LARGEST_BUCKET", None, "at most 8 requests", "1"),
+    )
+    return dataclasses.replace(
+        base,
+        schedule=ScheduleView(
+            spans=(SpanView(request_id, "C", 0, prompt_len, 1),),
+            paused=(),
+            deferrals=(),
+            budget=BudgetView(prompt_len, 512, 1, 8, 90),
+        ),
+        reservation=ReservationView((), ((request_id, 0),), ((request_id, (3,)),), 90),
+        rows=RowsView(
+            request_ids=int32([request_id] * prompt_len),
+            kinds=np.zeros(prompt_len, np.uint8),
+            token_ids=ids + 100,
+            positions=ids,
+            sources=np.zeros(prompt_len, np.uint8),
+            source_slots=int32([-1] * prompt_len),
+            gather_ids=int32([prompt_len - 1]),
+        ),
+        path=PathView(None, "HAS_CONTEXT_UNPROMOTED", 1, 1, 0, conditions),
+        graph=GraphView("eager", True, None, 1 << 20),
+        outcome=OutcomeView(((request_id, 65),), ((request_id, "length"),), (), (request_id,), ((request_id, "A"),)),
+    )
+
+
+def sample_header(**changes):
+    """A header that says what a run on the tiny model would."""
+    requests = (
+        RequestRecord(0, 0, 12, tuple(range(100, 112)), "a secret prompt", {"max_tokens": 1, "stop": ["secret"]}),
+        RequestRecord(1, 1, 3, (7, 8, 9), "three", {"max_tokens": 4, "stop": []}),
+    )
+    header = TraceHeader(
+        mode="light",
+        config={"device": "cpu", "scheduler": {"max_batch_size": 8}},
+        model=ModelFacts("tiny", "abc123"),
+        device=DeviceFacts("cpu", "float32", "native", "tape", True),
+        warmup=WarmupFacts((CaptureFact("(batch 8, draft 0, greedy)", 4096, 0.25),), 0.5),
+        requests=requests,
+        buckets=(1, 2, 4, 8),
+        versions={"torch": "2.13.0"},
+        pieces={65: "A"},
+    )
+    return dataclasses.replace(header, **changes)
+
+
+def sample_trace(num_steps=5, **changes):
+    """One eager step, then decode steps."""
+    steps = [eager_step(0), *(decode_step(i, batch=1 + i % 8) for i in range(1, num_steps))]
+    return Trace(sample_header(**changes), steps)

@@ -1,0 +1,218 @@
+"""Sentences: one step in plain words, as (id, arguments) pairs and one string table in English and Chinese.
+
+``sentences`` joins what was scheduled, deferred, reserved, padded, chosen, sampled and committed, in the order of the
+stages. A pair travels (to a browser, into a test) without its words; ``render`` looks the words up.
+
+Does not: judge a step, or word the reasons themselves beyond naming them with their numbers (``reasons.py`` holds
+their sentences, fixes and anchors).
+Source: a sentence per step in plain words is what users of step-through visualisers ask for.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ConfigError
+from lab.reasons import reason_sentence
+from lab.snapshot import ConditionView, StepSnapshot
+
+LANGUAGES: Final = ("en", "zh")
+
+Argument = int | str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence, without its words. stage: index into ``snapshot.STAGES``, the stage that it speaks of."""
+
+    id: str
+    stage: int
+    arguments: tuple[tuple[str, Argument], ...] = ()
+
+
+SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
+    "en": {
+        "runs.one": "Step {step} runs 1 request.",
+        "runs.many": "Step {step} runs {requests} requests.",
+        "idle": "Step {step} has nothing to run.",
+        "context.whole": "Request {request} computes its whole prompt of {end} tokens and samples its first token.",
+        "context.part": "Request {request} computes prompt tokens {start} to {last} and samples nothing yet.",
+        "context.last": "Request {request} computes its last prompt tokens, {start} to {last}, and samples.",
+        "generations": "In generation, one row each: {requests}.",
+        "promoted": "Request {request} has one prompt token left, so it runs as a decode row.",
+        "paused": "Request {request} is paused and gives its blocks back.",
+        "deferral": "Request {request} is held back: {reason} (needs {needed}, available {available}).",
+        "blocks.one": "Request {request} gets block {blocks}.",
+        "blocks.many": "Request {request} gets blocks {blocks}.",
+        "reused": "Request {request} finds {tokens} prompt tokens in the cache.",
+        "padding.one": "1 padding dummy fills the bucket of {bucket}; nobody reads what it writes.",
+        "padding.many": "{padding} padding dummies fill the bucket of {bucket}; nobody reads what they write.",
+        "exact": "The batch of {requests} fits a bucket exactly.",
+        "chosen.replay": "The captured graph {key} is replayed.",
+        "chosen.capture": "The graph {key} is captured.",
+        "chosen.eager": "It runs eagerly: {reason} (needed: {needed}; got: {got}).",
+        "chosen.eager.plain": "It runs eagerly.",
+        "simulated": "The graph is simulated by the CPU tape: addresses and contents are real, speed is not.",
+        "stale": "Rows {rows} of {buffer} were read although this step did not write them.",
+        "refused": "The check before the replay refused it: {name} was {got}, captured with {expected}.",
+        "sampled": "Request {request} gets token {token}{piece}.",
+        "finished": "Request {request} finishes ({reason}).",
+        "freed": "Blocks and slots come back from: {requests}.",
+    },
+    "zh": {
+        "runs.one": "第 {step} 步运行 1 个请求。",
+        "runs.many": "第 {step} 步运行 {requests} 个请求。",
+        "idle": "第 {step} 步没有可运行的请求。",
+        "context.whole": "请求 {request} 计算完整的提示（{end} 个词元），并采样第一个词元。",
+        "context.part": "请求 {request} 计算提示词元 {start} 到 {last}，暂不采样。",
+        "context.last": "请求 {request} 计算最后的提示词元 {start} 到 {last}，并采样。",
+        "generations": "处于生成阶段、各占一行：{requests}。",
+        "promoted": "请求 {request} 只剩一个提示词元，按解码行运行。",
+        "paused": "请求 {request} 被暂停，归还它的块。",
+        "deferral": "请求 {request} 被推迟：{reason}（需要 {needed}，可用 {available}）。",
+        "blocks.one": "请求 {request} 得到块 {blocks}。",
+        "blocks.many": "请求 {request} 得到块 {blocks}。",
+        "reused": "请求 {request} 在缓存中找到 {tokens} 个提示词元。",
+        "padding.one": "用 1 个填充请求补满大小为 {bucket} 的桶；它写入的内容没有人读取。",
+        "padding.many": "用 {padding} 个填充请求补满大小为 {bucket} 的桶；它们写入的内容没有人读取。",
+        "exact": "{requests} 个请求恰好装满一个桶。",
+        "chosen.replay": "重放已捕获的图 {key}。",
+        "chosen.capture": "捕获图 {key}。",
+        "chosen.eager": "以 eager 方式运行：{reason}（需要：{needed}；实际：{got}）。",
+        "chosen.eager.plain": "以 eager 方式运行。",
+        "simulated": "这个图由 CPU 磁带模拟：地址和内容是真实的，速度不是。",
+        "stale": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
+        "refused": "重放前的检查拒绝了它：{name} 为 {got}，捕获时为 {expected}。",
+        "sampled": "请求 {request} 得到词元 {token}{piece}。",
+        "finished": "请求 {request} 结束（{reason}）。",
+        "freed": "归还块和槽位的请求：{requests}。",
+    },
+}
+
+
+def sentences(step: StepSnapshot, pieces: Mapping[int, str] | None = None) -> tuple[Sentence, ...]:
+    """Return the sentences of one step. Order: that of the stages. pieces: printable text of token ids."""
+    return (*_scheduled(step), *_reserved(step), *_path(step), *_buffers(step), *_outcome(step, pieces or {}))
+
+
+def _make(name: str, stage: int, **arguments: Argument) -> Sentence:
+    return Sentence(name, stage, tuple(arguments.items()))
+
+
+def _joined(values: object) -> str:
+    return ", ".join(str(value) for value in values)  # type: ignore[attr-defined]
+
+
+def _scheduled(step: StepSnapshot) -> list[Sentence]:
+    schedule = step.schedule
+    count = len(schedule.spans)
+    name = "idle" if count == 0 else "runs.one" if count == 1 else "runs.many"
+    found = [_make(name, 0, step=step.step, requests=count)]
+    for span in schedule.spans:
+        if span.kind != "C":
+            continue
+        end = span.start + span.num_rows
+        kind = "part" if span.num_logit_rows == 0 else "whole" if span.start == 0 else "last"
+        found.append(_make(f"context.{kind}", 0, request=span.request_id, start=span.start, last=end - 1, end=end))
+    generations = [span.request_id for span in schedule.spans if span.kind == "G"]
+    if generations:
+        found.append(_make("generations", 0, requests=_joined(generations)))
+    found += [_make("paused", 0, request=request_id) for request_id in schedule.paused]
+    found += [
+        _make("deferral", 0, request=d.request_id, reason=d.reason, needed=d.needed, available=d.available)
+        for d in schedule.deferrals
+    ]
+    return found
+
+
+def _reserved(step: StepSnapshot) -> list[Sentence]:
+    granted = step.reservation
+    found = [_make("reused", 1, request=request, tokens=tokens) for request, tokens in granted.credits if tokens]
+    for request_id, blocks in granted.new_blocks:
+        name = "blocks.one" if len(blocks) == 1 else "blocks.many"
+        found.append(_make(name, 1, request=request_id, blocks=_joined(blocks)))
+    return found
+
+
+def first_failed(step: StepSnapshot) -> ConditionView | None:
+    """Return the condition that sent the step off the graph path, or None."""
+    return next((condition for condition in step.path.conditions if condition.passed is False), None)
+
+
+def _path(step: StepSnapshot) -> list[Sentence]:
+    path, graph = step.path, step.graph
+    found = [_make("promoted", 2, request=request_id) for request_id in step.schedule.promoted]
+    if path.key is not None and path.num_padding:
+        name = "padding.one" if path.num_padding == 1 else "padding.many"
+        found.append(_make(name, 2, padding=path.num_padding, bucket=path.bucket or 0))
+    elif path.key is not None:
+        found.append(_make("exact", 2, requests=path.num_requests))
+    failed = first_failed(step)
+    if graph.path != "eager":
+        found.append(_make(f"chosen.{graph.path}", 3, key=graph.key or ""))
+    elif failed is not None:
+        found.append(_make("chosen.eager", 3, reason=failed.reason, needed=failed.needed, got=failed.got))
+    else:
+        found.append(_make("chosen.eager.plain", 3))
+    if graph.path != "eager" and graph.simulated:
+        found.append(_make("simulated", 7))
+    found += [
+        _make("refused", 7, name=check.name, expected=check.expected, got=check.got)
+        for check in graph.check
+        if not check.passed
+    ]
+    return found
+
+
+def _buffers(step: StepSnapshot) -> list[Sentence]:
+    found: list[Sentence] = []
+    for view in step.buffers:
+        if view.layer == "metadata":
+            continue  # its tensors are rewritten only when they change: an old row there is right
+        stale = view.stale_rows(step.step)
+        if len(stale):
+            found.append(_make("stale", 5, rows=_ranges(stale), buffer=view.name))
+    return found
+
+
+def _ranges(rows: np.ndarray) -> str:
+    """Write row numbers as runs: 0-3, 7."""
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return _joined(f"{run[0]}-{run[-1]}" if len(run) > 1 else run[0] for run in runs)
+
+
+def _outcome(step: StepSnapshot, pieces: Mapping[int, str]) -> list[Sentence]:
+    outcome = step.outcome
+    found: list[Sentence] = []
+    for request_id, token in outcome.tokens:
+        piece = f" “{pieces[token]}”" if token in pieces else ""
+        found.append(_make("sampled", 8, request=request_id, token=token if token >= 0 else "?", piece=piece))
+    found += [_make("finished", 9, request=request_id, reason=reason) for request_id, reason in outcome.finished]
+    if outcome.freed:
+        found.append(_make("freed", 9, requests=_joined(outcome.freed)))
+    return found
+
+
+def render(sentence: Sentence, language: str = "en") -> str:
+    """Put a sentence into words; a reason argument is replaced by its own short sentence.
+
+    Raises: ConfigError for a language that has no table.
+    """
+    if language not in SENTENCES:
+        message = f"language must be one of {', '.join(LANGUAGES)}, got {language!r}"
+        raise ConfigError(message)
+    arguments = dict(sentence.arguments)
+    if sentence.id in ("deferral", "chosen.eager"):
+        arguments["reason"] = reason_sentence(str(arguments["reason"]), language)
+    return SENTENCES[language][sentence.id].format_map(arguments)
+
+
+def explain_step(step: StepSnapshot, pieces: Mapping[int, str] | None = None, language: str = "en") -> str:
+    """Return one step in plain words."""
+    joint = " " if language == "en" else ""
+    return joint.join(render(sentence, language) for sentence in sentences(step, pieces))
+
+
+assert all(SENTENCES[language].keys() == SENTENCES["en"].keys() for language in LANGUAGES)

@@ -1,0 +1,229 @@
+"""Freeze: the only place that copies engine records into snapshot views.
+
+Every function takes a record inside ``Probe.emit`` and returns plain values that stay true afterwards. In light mode
+only host numbers are read; the functions that read the device have ``values`` in their name and are called in full
+mode alone.
+
+Does not: keep anything, compute provenance or time (``recorder.py``), or change what it reads.
+Source: the probe's contract (``engine/probe.py``): a value may be read only inside ``emit``.
+"""
+
+import dataclasses
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.attention.interface import AttentionMetadata
+from engine.cuda_graphs.select import Selection
+from engine.inputs.host_inputs import HostInputs, TokenSource
+from engine.inputs.records import RunEvent
+from engine.py_executor import SampledTokens, StepCommit
+from engine.resources import Reservation
+from engine.scheduled import PaddedBatch, ScheduledRequests, Span
+from lab.snapshot import (
+    ROW_KINDS,
+    ROW_SOURCES,
+    UNKNOWN,
+    BudgetView,
+    CheckView,
+    ConditionView,
+    DeferralView,
+    GraphView,
+    IntArray,
+    MetadataView,
+    OutcomeView,
+    PathView,
+    ReservationView,
+    RowsView,
+    ScheduleView,
+    SpanView,
+)
+
+_KIND_CODES = {kind: code for code, kind in enumerate(ROW_KINDS)}
+_FIRST_DUMMY_ID = 1 << 62
+_PROMPT, _PREVIOUS, _ZERO, _HOST = range(len(ROW_SOURCES))
+
+
+def freeze_schedule(scheduled: ScheduledRequests, promoted: tuple[int, ...] = ()) -> ScheduleView:
+    """Copy the scheduler's answer."""
+    budget = scheduled.budget
+    return ScheduleView(
+        spans=tuple(
+            [SpanView(s.request_id, s.kind.value, s.start, s.num_rows, s.num_logit_rows) for s in scheduled.spans]
+        ),
+        paused=tuple([request.request_id for request in scheduled.paused_requests]),
+        deferrals=tuple(
+            [DeferralView(d.request_id, d.reason.value, d.needed, d.available) for d in scheduled.deferrals]
+        ),
+        budget=BudgetView(
+            budget.num_tokens,
+            budget.max_num_tokens,
+            budget.num_requests,
+            budget.max_batch_size,
+            budget.num_free_blocks,
+        ),
+        promoted=promoted,
+    )
+
+
+def freeze_reservation(granted: Reservation) -> ReservationView:
+    """Copy what the managers granted."""
+    return ReservationView(granted.credits, granted.slots, granted.new_blocks, granted.num_free_blocks)
+
+
+def freeze_path(selection: Selection) -> PathView:
+    """Copy the checklist and the choice."""
+    return PathView(
+        key=None if selection.key is None else str(selection.key),
+        reason=None if selection.reason is None else selection.reason.value,
+        bucket=selection.bucket,
+        num_requests=selection.num_requests,
+        num_padding=selection.num_padding,
+        conditions=tuple([ConditionView(c.reason.value, c.passed, c.needed, c.got) for c in selection.conditions]),
+    )
+
+
+def spans_by_request(batch: PaddedBatch) -> dict[int, Span]:
+    """Index the spans of a step; a dummy that stands in several spans appears once."""
+    return {span.request_id: span for span in batch.spans}
+
+
+def freeze_rows(host: HostInputs, spans: Mapping[int, Span]) -> RowsView:
+    """Copy the flat layout.
+
+    The token of a row that the device gathers is taken from the request's own host list, where the same sample was
+    appended at the last commit; it is UNKNOWN when the host hasn't got it yet.
+    """
+    lengths = host.sequence_lengths
+    codes, tokens, sources, slots = _row_columns(host, spans)
+    return RowsView(
+        request_ids=np.repeat(_ints([short_id(i) for i in host.request_ids]), lengths),
+        kinds=np.repeat(np.array(codes, np.uint8), lengths),
+        token_ids=_ints(tokens),
+        positions=_ints(host.position_ids),
+        sources=np.array(sources, np.uint8),
+        source_slots=_ints(slots),
+        gather_ids=_ints(host.gather_ids),
+    )
+
+
+def _row_columns(host: HostInputs, spans: Mapping[int, Span]) -> tuple[list[int], list[int], list[int], list[int]]:
+    codes: list[int] = []
+    tokens = list(host.input_ids)
+    sources: list[int] = []
+    slots: list[int] = []
+    device = next(segment for segment in host.segments if segment.source is TokenSource.DEVICE)
+    for request_id, count in zip(host.request_ids, host.sequence_lengths, strict=True):
+        span = spans[request_id]
+        codes.append(_KIND_CODES[span.kind.value])
+        row = len(sources)
+        if row < device.start:
+            prompt_rows = max(0, min(count, span.request.py_prompt_len - span.start))
+            sources += [_PROMPT] * prompt_rows + [_HOST] * (count - prompt_rows)
+            slots += [UNKNOWN] * count
+        elif row < device.end:
+            known = span.request.tokens[span.start : span.start + count]
+            tokens += known + [UNKNOWN] * (count - len(known))
+            sources += [_PREVIOUS] * count
+            slots.append(host.previous_batch_indices[row - device.start])
+            slots += [UNKNOWN] * (count - 1)
+        else:
+            tokens += [0] * count
+            sources += [_ZERO] * count
+            slots += [UNKNOWN] * count
+    return codes, tokens, sources, slots
+
+
+def freeze_metadata(metadata: AttentionMetadata, spans: Mapping[int, Span]) -> MetadataView:
+    """Copy the host numbers of the step last prepared; the device tensors are read by ``tensor_values``."""
+    step = metadata.step
+    assert step is not None, "METADATA was emitted before prepare"
+    slots = [spans[request_id].request.py_seq_slot for request_id in step.request_ids]
+    return MetadataView(
+        object_id=id(metadata),
+        backend=type(metadata).__name__,
+        request_ids=_ints([short_id(i) for i in step.request_ids]),
+        seq_lens=_ints(step.seq_lens),
+        cached_lens=_ints(step.kv_cache_params.num_cached_tokens_per_seq),
+        kv_lens=_ints(step.kv_lens),
+        prompt_lens=_ints(step.prompt_lens),
+        seq_slots=_ints([UNKNOWN if slot is None else slot for slot in slots]),
+        block_tables=step.block_tables,
+        num_contexts=step.num_contexts,
+        num_tokens=step.num_tokens,
+        padded_num_tokens=step.padded_num_tokens,
+    )
+
+
+def freeze_event(event: RunEvent) -> GraphView:
+    """Copy how the forward ran."""
+    items = event.check.items if event.check is not None else ()
+    return GraphView(
+        path=event.path.value,
+        simulated=event.simulated,
+        key=event.key,
+        pool_bytes=event.pool_bytes,
+        check=tuple([CheckView(item.name, item.expected, item.got, item.passed) for item in items]),
+    )
+
+
+def freeze_outcome(sampled: SampledTokens, commit: StepCommit) -> OutcomeView:
+    """Copy the samples and what became final."""
+    return OutcomeView(
+        tokens=sampled.token_ids,
+        finished=commit.finished,
+        continued=commit.continued,
+        freed=commit.freed,
+        new_text=commit.new_text,
+        paused=commit.paused,
+        num_free_blocks=commit.num_free_blocks,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """Where a tensor lies, without its contents. capacity: elements, or rows of a two-dimensional tensor."""
+
+    address: int
+    capacity: int
+    dtype: str
+
+
+def tensor_facts(tensor: torch.Tensor) -> TensorFacts:
+    """Read a tensor's handle; no device access. A view that is cut short reports its storage's capacity."""
+    capacity = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if tensor.ndim == 2:
+        capacity //= tensor.shape[1]
+    return TensorFacts(tensor.data_ptr(), capacity, str(tensor.dtype).removeprefix("torch."))
+
+
+def tensor_values(tensor: torch.Tensor, num_rows: int) -> np.ndarray[Any, np.dtype[np.generic]]:
+    """Read rows [0, num_rows) from the device. It waits for the device: full mode only."""
+    flat = tensor if tensor.ndim == 2 else tensor.reshape(-1)
+    part = flat[:num_rows].detach()
+    if part.dtype is torch.bfloat16:
+        part = part.float()
+    return part.to("cpu", copy=True).numpy()
+
+
+def versions() -> dict[str, str]:
+    """Name the software that a run depends on."""
+    found = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    try:
+        found["stepscope"] = importlib.metadata.version("stepscope")
+    except importlib.metadata.PackageNotFoundError:
+        found["stepscope"] = "not installed"
+    return found
+
+
+def short_id(request_id: int) -> int:
+    """Fold a dummy's id (they count down from 2**64 - 1) to -2, -3, ...; others stay."""
+    return request_id if request_id < _FIRST_DUMMY_ID else request_id - (1 << 64) - 1
+
+
+def _ints(values: Sequence[int] | IntArray) -> IntArray:
+    return np.array(values, np.int32)

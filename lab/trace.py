@@ -1,0 +1,274 @@
+"""Trace: a recorded run as a value: a header from which it can be run again, and one snapshot a step.
+
+On disk it is gzip-compressed JSON with base64 columns, so that any tool can open it and nothing in it can run.
+
+Does not: record (``recorder.py``), encode steps (``store.py``), or need torch: a trace is read anywhere.
+"""
+
+import dataclasses
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import TraceError
+from lab.explain import explain_step
+from lab.snapshot import SNAPSHOT_VERSION, STAGES, UNKNOWN, StepSnapshot
+from lab.store import StoredSteps, encode_steps
+
+FORMAT: Final = "stepscope-trace"
+TRACE_VERSION: Final = 1
+_HIDDEN_PARAMS: Final = ("stop", "stop_token_ids")  # redacted: they quote text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request as it was asked for.
+
+    arrival_step: the first step that saw it. prompt_token_ids and prompt_text: None when redacted.
+    """
+
+    request_id: int
+    arrival_step: int
+    num_prompt_tokens: int
+    prompt_token_ids: tuple[int, ...] | None
+    prompt_text: str | None
+    params: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Which weights ran."""
+
+    name: str
+    weight_hash: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """Where it ran. simulated: graphs are the CPU tape."""
+
+    device: str
+    dtype: str
+    attention_backend: str
+    graph_backend: str
+    simulated: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CaptureFact:
+    """One graph captured at warm-up. Units: bytes, seconds."""
+
+    key: str
+    num_bytes: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WarmupFacts:
+    """What warm-up did before the first step. Order: as captured (largest first). Units: seconds."""
+
+    captures: tuple[CaptureFact, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TraceHeader:
+    """Everything about a run but its steps.
+
+    mode: light or full. config: ``EngineConfig`` as plain values. buckets: captured batch sizes, ascending. versions:
+    name to version. pieces: printable text of the token ids that occur. num_dropped: steps that the recorder's ring
+    let go before the first one here.
+    """
+
+    mode: str
+    config: Mapping[str, Any]
+    model: ModelFacts
+    device: DeviceFacts
+    warmup: WarmupFacts
+    requests: tuple[RequestRecord, ...]
+    buckets: tuple[int, ...]
+    versions: Mapping[str, str]
+    pieces: Mapping[int, str]
+    num_dropped: int = 0
+    redacted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """Counts over a whole trace.
+
+    paths: steps by eager, capture, replay. reasons: eager steps by reason. deferrals: by reason. padding_share: rows
+    spent on dummies out of all rows. host_us: median microseconds of each stage.
+    """
+
+    num_steps: int
+    num_requests: int
+    num_tokens: int
+    paths: Mapping[str, int]
+    reasons: Mapping[str, int]
+    deferrals: Mapping[str, int]
+    padding_share: float
+    host_us: Mapping[str, float]
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        paths = ", ".join(f"{count} {path}" for path, count in self.paths.items()) or "none"
+        lines = [
+            f"{self.num_steps} steps ({paths}), {self.num_requests} requests, {self.num_tokens} tokens sampled",
+            f"padding: {self.padding_share:.1%} of all rows",
+        ]
+        for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
+            lines += [f"{title}: {reason} x {count}" for reason, count in counts.items()]
+        return "\n".join(lines)
+
+
+def _count(names: Sequence[str]) -> dict[str, int]:
+    return {name: names.count(name) for name in sorted(set(names), key=lambda name: (-names.count(name), name))}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """A recorded run. ``steps[i]`` is its i-th recorded step."""
+
+    header: TraceHeader
+    steps: Sequence[StepSnapshot]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def summary(self) -> TraceSummary:
+        """Count paths, reasons, deferrals, padding and host time over all steps."""
+        steps = list(self.steps)
+        rows = sum(step.rows.num_rows for step in steps)
+        padding = sum(step.rows.num_padding_rows for step in steps)
+        times = np.array([step.host_us for step in steps], np.float32).reshape(-1, len(STAGES))
+        seen = {stage: times[:, at][~np.isnan(times[:, at])] for at, stage in enumerate(STAGES)}
+        return TraceSummary(
+            num_steps=len(steps),
+            num_requests=len(self.header.requests),
+            num_tokens=sum(len(step.outcome.tokens) for step in steps),
+            paths=_count([step.graph.path for step in steps]),
+            reasons=_count([step.path.reason for step in steps if step.path.reason is not None]),
+            deferrals=_count([deferral.reason for step in steps for deferral in step.schedule.deferrals]),
+            padding_share=padding / rows if rows else 0.0,
+            host_us={stage: round(float(np.median(us)), 1) for stage, us in seen.items() if len(us)},
+        )
+
+    def explain(self, i: int, language: str = "en") -> str:
+        """Return step ``i`` in plain words, in English ("en") or Chinese ("zh")."""
+        return explain_step(self.steps[i], self.header.pieces, language)
+
+    def texts(self, i: int) -> dict[int, str]:
+        """Return each request's text as it stands after step ``i``, as far as the recorded steps show it."""
+        texts = {request.request_id: "" for request in self.header.requests}
+        for step in self.steps[: range(len(self.steps))[i] + 1]:
+            for request_id, text in step.outcome.new_text:
+                texts[request_id] = texts.get(request_id, "") + text
+        return texts
+
+    def redact(self) -> "Trace":
+        """Return a copy without tokens and text: lengths, paths and times stay."""
+        header = dataclasses.replace(
+            self.header,
+            requests=tuple(_redacted_request(request) for request in self.header.requests),
+            pieces={},
+            redacted=True,
+        )
+        return Trace(header, [_redacted_step(step) for step in self.steps])
+
+    def save(self, path: str | os.PathLike[str], *, redact: bool = False) -> Path:
+        """Write the trace, whole or not at all, and return its path."""
+        trace = self.redact() if redact else self
+        content = {
+            "format": FORMAT,
+            "version": TRACE_VERSION,
+            "snapshot_version": SNAPSHOT_VERSION,
+            "header": dataclasses.asdict(trace.header),
+            "steps": encode_steps(trace.steps),
+        }
+        target = Path(path)
+        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        try:
+            with gzip.open(part, "wt", encoding="utf-8", compresslevel=6) as file:
+                json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
+            part.replace(target)
+        except OSError as error:
+            message = f"cannot write the trace {target}: {error.strerror or error}"
+            raise TraceError(message) from error
+        finally:
+            part.unlink(missing_ok=True)
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Trace":
+        """Read a trace. Steps are decoded on first use.
+
+        Raises: TraceError when the file is missing, truncated, of another version or no trace.
+        """
+        content = _read(Path(path))
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            message = f"{path} is not a trace file; record one with `stepscope trace record --out FILE`"
+            raise TraceError(message)
+        found = (content.get("version"), content.get("snapshot_version"))
+        if found != (TRACE_VERSION, SNAPSHOT_VERSION):
+            message = (
+                f"{path} has trace version {found[0]}.{found[1]}, this Stepscope reads "
+                f"{TRACE_VERSION}.{SNAPSHOT_VERSION}; record it again"
+            )
+            raise TraceError(message)
+        try:
+            return cls(_header(content["header"]), StoredSteps(content["steps"]))
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"{path} is a damaged trace ({type(error).__name__}: {error}); record it again"
+            raise TraceError(message) from error
+
+
+def _read(path: Path) -> Any:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError as error:
+        message = f"there is no trace file {path}; record one with `stepscope trace record --out {path}`"
+        raise TraceError(message) from error
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        message = f"{path} cannot be read as a trace ({type(error).__name__}: {error}); it may be cut off"
+        raise TraceError(message) from error
+
+
+def _header(stored: Mapping[str, Any]) -> TraceHeader:
+    warmup = stored["warmup"]
+    fields: dict[str, Any] = {
+        **stored,
+        "model": ModelFacts(**stored["model"]),
+        "device": DeviceFacts(**stored["device"]),
+        "warmup": WarmupFacts(tuple(CaptureFact(**c) for c in warmup["captures"]), warmup["seconds"]),
+        "requests": tuple(_request(request) for request in stored["requests"]),
+        "buckets": tuple(stored["buckets"]),
+        "pieces": {int(token): text for token, text in stored["pieces"].items()},
+    }
+    return TraceHeader(**fields)
+
+
+def _request(stored: Mapping[str, Any]) -> RequestRecord:
+    ids = stored["prompt_token_ids"]
+    fields: dict[str, Any] = {**stored, "prompt_token_ids": None if ids is None else tuple(ids)}
+    return RequestRecord(**fields)
+
+
+def _redacted_request(request: RequestRecord) -> RequestRecord:
+    params = {name: value for name, value in request.params.items() if name not in _HIDDEN_PARAMS}
+    return dataclasses.replace(request, prompt_token_ids=None, prompt_text=None, params=params)
+
+
+def _redacted_step(step: StepSnapshot) -> StepSnapshot:
+    rows = dataclasses.replace(step.rows, token_ids=np.full_like(step.rows.token_ids, UNKNOWN))
+    tokens = tuple((request_id, UNKNOWN) for request_id, _ in step.outcome.tokens)
+    buffers = tuple(dataclasses.replace(view, values=None) for view in step.buffers)
+    outcome = dataclasses.replace(step.outcome, tokens=tokens, new_text=())
+    return dataclasses.replace(step, rows=rows, buffers=buffers, outcome=outcome)

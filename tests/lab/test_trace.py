@@ -1,0 +1,114 @@
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.errors import TraceError
+from lab.snapshot import equal
+from lab.trace import Trace
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sample_steps import sample_trace
+
+
+def rewrite(path, change):
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    change(content)
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+
+
+def test_a_trace_comes_back_from_its_file(tmp_path):
+    trace = sample_trace(num_steps=12)
+    again = Trace.load(trace.save(tmp_path / "x.trace.json.gz"))
+    assert again.header == trace.header
+    assert len(again) == 12
+    assert all(equal(a, b) for a, b in zip(trace.steps, again.steps, strict=True))
+    assert again.summary() == trace.summary()
+    assert list(tmp_path.iterdir()) == [tmp_path / "x.trace.json.gz"]
+
+
+def test_the_summary_counts_paths_reasons_and_padding():
+    summary = sample_trace(num_steps=8).summary()
+    assert summary.paths == {"replay": 7, "eager": 1}
+    assert summary.reasons == {"HAS_CONTEXT_UNPROMOTED": 1}
+    assert summary.deferrals == {"NO_FREE_BLOCKS": 1}
+    assert summary.num_requests == 2
+    assert summary.num_tokens == 1 + sum(1 + i % 8 for i in range(1, 8))
+    assert summary.padding_share == 0.0
+    assert set(summary.host_us) >= {"SCHEDULED", "COMMITTED"}
+    assert str(summary).startswith("8 steps (7 replay, 1 eager), 2 requests")
+
+
+def test_an_empty_trace_has_a_summary():
+    summary = sample_trace(num_steps=1).summary()
+    empty = Trace(sample_trace().header, []).summary()
+    assert summary.num_steps == 1
+    assert (empty.num_steps, empty.paths, empty.padding_share, empty.host_us) == (0, {}, 0.0, {})
+
+
+def test_texts_grow_with_the_steps():
+    trace = sample_trace()
+    assert trace.texts(0) == {0: "A", 1: ""}
+    assert trace.texts(-1) == {0: "A", 1: ""}
+
+
+def test_a_redacted_trace_holds_no_token_and_no_text(tmp_path):
+    trace = sample_trace()
+    path = trace.save(tmp_path / "r.trace.json.gz", redact=True)
+    again = Trace.load(path)
+    assert again.header.redacted
+    assert again.header.pieces == {}
+    assert again.texts(-1) == {0: "", 1: ""}
+    for request in again.header.requests:
+        assert request.prompt_token_ids is None
+        assert request.prompt_text is None
+        assert "stop" not in request.params
+    assert [request.num_prompt_tokens for request in again.header.requests] == [12, 3]
+    for step in again.steps:
+        assert np.all(step.rows.token_ids == -1)
+        assert all(token == -1 for _, token in step.outcome.tokens)
+        assert all(view.values is None for view in step.buffers)
+    assert b"secret" not in gzip.decompress(path.read_bytes())
+    assert trace.header.requests[0].prompt_text == "a secret prompt"
+
+
+def test_a_missing_file_says_how_to_record_one(tmp_path):
+    with pytest.raises(TraceError, match=r"there is no trace file .*stepscope trace record --out"):
+        Trace.load(tmp_path / "none.gz")
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200])
+def test_a_truncated_file_is_one_clear_error(tmp_path, keep):
+    path = sample_trace().save(tmp_path / "t.gz")
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(TraceError, match=r"t\.gz cannot be read as a trace"):
+        Trace.load(path)
+
+
+def test_another_json_file_is_no_trace(tmp_path):
+    path = tmp_path / "other.gz"
+    path.write_bytes(gzip.compress(b'["hello"]'))
+    with pytest.raises(TraceError, match="is not a trace file"):
+        Trace.load(path)
+
+
+def test_another_version_is_refused_by_number(tmp_path):
+    path = sample_trace().save(tmp_path / "v.gz")
+    rewrite(path, lambda content: content.update(version=99))
+    with pytest.raises(TraceError, match=r"trace version 99\.1, this Stepscope reads 1\.1"):
+        Trace.load(path)
+
+
+def test_a_header_without_its_model_is_damaged(tmp_path):
+    path = sample_trace().save(tmp_path / "d.gz")
+    rewrite(path, lambda content: content["header"].pop("model"))
+    with pytest.raises(TraceError, match="damaged trace"):
+        Trace.load(path)
+
+
+def test_a_folder_that_does_not_exist_cannot_be_written(tmp_path):
+    with pytest.raises(TraceError, match="cannot write the trace"):
+        sample_trace().save(tmp_path / "nowhere" / "x.gz")
