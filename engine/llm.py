@@ -74,7 +74,7 @@ class LLM:
         parts = build_decoder_engine(
             self.loaded, self.config, self.device_spec, decisions=decisions or Decisions(), stream_lag=stream_lag
         )
-        self.buckets = parts.buckets if self.config.cuda_graph.enabled else ()
+        self.buckets = parts.buckets
         self._model_engine, self._resources = parts.model_engine, parts.resources
         self._warmup_report = self._model_engine.warmup(self._resources)
         scheduler = self.config.scheduler

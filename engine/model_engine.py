@@ -233,11 +233,11 @@ def build_decoder_engine(
             stream=stream,
             spec=spec,
             registry=registry,
-            max_num_tokens=buckets[-1],
+            max_num_tokens=max(buckets, default=1),
             strict=config.cuda_graph.strict_buffers,
         ),
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, False),
-        key_metadata={b: make_metadata(b, b, True) for b in buckets if config.cuda_graph.enabled},
+        key_metadata={bucket: make_metadata(bucket, bucket, True) for bucket in buckets},
         stream=stream,
     )
     runner_config = DecoderRunnerConfig(
