@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from engine.errors import ModelError, RequestError
 
 
-class _TemplateRefusal(Exception):
+class _TemplateRefusalError(Exception):
     """The template itself called ``raise_exception``."""
 
 
 def _refuse(message: str) -> str:
-    raise _TemplateRefusal(message)
+    raise _TemplateRefusalError(message)
 
 
 def _to_json(value: object, indent: int | None = None) -> str:
@@ -45,7 +45,7 @@ def render_chat(template: str, messages: Sequence[Mapping[str, str]], special: M
     try:
         compiled = environment.from_string(template)
         return compiled.render(messages=list(messages), add_generation_prompt=True, tools=None, **special)
-    except _TemplateRefusal as refusal:
+    except _TemplateRefusalError as refusal:
         text = f"the model's chat template refuses this conversation: {refusal}"
         raise RequestError(text) from refusal
     except SecurityError as error:

@@ -5,12 +5,23 @@ folder. Does not: download (``loading/pull.py``), decode formats (``loading/gguf
 """
 
 import dataclasses
+import difflib
 import hashlib
+from pathlib import Path
+
+import torch
 
 from engine.device import DeviceSpec
 from engine.errors import ModelError
+from engine.models.catalog import PUBLISHED, TINY_NAME, model_names
 from engine.models.config import ModelConfig
 from engine.models.llama import CausalLM
+from engine.models.loading.cache import Converted, converted_path, load_converted, store_converted
+from engine.models.loading.fingerprint import weight_hash
+from engine.models.loading.gguf import read_gguf
+from engine.models.loading.huggingface import read_folder
+from engine.models.loading.safetensors import weight_files
+from engine.models.loading.tokenizer import BPETokenizer, tokenizer_from_gguf
 from engine.models.tiny import TINY_CONFIG, tiny_tokenizer, tiny_weights
 from engine.models.tokenizer import Tokenizer
 
@@ -49,14 +60,58 @@ def _load_tiny(spec: DeviceSpec, seed: int, max_seq_len: int | None) -> LoadedMo
     return LoadedModel("tiny", TINY_CONFIG, model, tiny_tokenizer(), digest.hexdigest()[:16])
 
 
-def load_model(name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_len: int | None = None) -> LoadedModel:
+def load_model(
+    name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_len: int | None = None
+) -> LoadedModel:
     """Load a model for a device.
 
     name_or_path: "tiny", "smollm2-135m", a .gguf file or a Hugging Face folder. seed: of tiny's weights.
     max_seq_len: the longest sequence to be served; None means the model's own maximum.
     Raises: ModelError, which names what was wrong and the nearest thing to do.
     """
-    if name_or_path == "tiny":
+    if name_or_path == TINY_NAME:
         return _load_tiny(spec, seed, max_seq_len)
-    message = f"unknown model {name_or_path!r}"
+    path = _find(name_or_path)
+    converted = read_folder(path, spec.dtype) if path.is_dir() else _read_gguf_cached(path, spec.dtype)
+    digest = weight_hash(weight_files(path) if path.is_dir() else [path])
+    config, tokenizer = converted.config, BPETokenizer(converted.tokenizer, converted.config.vocab_size)
+    num_positions = _num_positions(config, max_seq_len)
+    model = CausalLM(config, converted.weights, spec, num_positions=num_positions)
+    return LoadedModel(name_or_path, config, model, tokenizer, digest)
+
+
+def _find(name_or_path: str) -> Path:
+    """Give the file or folder that is meant."""
+    if name_or_path in PUBLISHED:
+        published = PUBLISHED[name_or_path]
+        if not published.is_pulled:
+            message = (
+                f"model {name_or_path!r} is not on this machine yet; get it with "
+                f"`stepscope models pull {name_or_path}`, or use 'tiny', which needs no download"
+            )
+            raise ModelError(message)
+        return published.path
+    path = Path(name_or_path).expanduser()
+    if path.exists():
+        return path
+    near = difflib.get_close_matches(name_or_path.lower(), model_names(), n=3, cutoff=0.4) or model_names()
+    looks_like_path = path.suffix == ".gguf" or len(path.parts) > 1
+    message = (
+        f"{'no file or folder' if looks_like_path else 'no model'} {name_or_path!r}; "
+        f"did you mean {' or '.join(map(repr, near))}? A model is a name ({', '.join(model_names())}), "
+        "a .gguf file, or a Hugging Face folder (config.json, safetensors, tokenizer.json)"
+    )
     raise ModelError(message)
+
+
+def _read_gguf_cached(path: Path, dtype: torch.dtype) -> Converted:
+    """Map the converted copy, or dequantise and leave one for the next time."""
+    cached_path = converted_path(path, dtype)
+    converted = load_converted(cached_path)
+    if converted is None:
+        contents = read_gguf(path, dtype)
+        converted = Converted(contents.config, contents.weights, tokenizer_from_gguf(contents.vocabulary))
+        if store_converted(cached_path, converted, source=path, dtype=dtype):
+            # The mapped pages replace the private ones, so that both ways of loading cost the same memory.
+            converted = load_converted(cached_path) or converted
+    return converted

@@ -83,7 +83,15 @@ class Tokenizer(abc.ABC):
         """Cut text into ids, nothing added; control tokens written out in the text are recognised."""
 
     def encode(self, text: str) -> list[int]:
-        """Cut text into ids. A BOS comes first only if the model file asks for it and the text does not bring it."""
+        """Cut text into ids. A BOS comes first only if the model file asks for it and the text does not bring it.
+
+        Raises: RequestError for text with lone surrogates, which no tokenizer can represent.
+        """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            message = f"the text must be valid Unicode, got the lone surrogate {text[error.start]!r} at {error.start}"
+            raise RequestError(message) from error
         ids = self.encode_plain(text)
         bos = self._special.bos_token_id
         if self._special.add_bos and bos is not None and ids[:1] != [bos]:
@@ -175,5 +183,5 @@ class ByteTokenizer(Tokenizer):
         """Cut at control tokens first, then into bytes."""
         ids: list[int] = []
         for part in self._cut.split(text):
-            ids.extend([self._control[part]] if part in self._control else part.encode("utf-8", "surrogatepass"))
+            ids.extend([self._control[part]] if part in self._control else part.encode())
         return ids

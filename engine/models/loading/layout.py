@@ -1,0 +1,56 @@
+"""The names and shapes of a model's weights, and how the parts of a file become the engine's matrices.
+
+Files keep query, key, value, gate and up apart; the engine wants them joined. Part names: embedding, norm, lm_head,
+and per layer attention_norm, q, k, v, q_norm, k_norm, o, mlp_norm, gate, up, down, each with ".weight" and perhaps
+".bias". Engine names: the same with qkv for q, k, v and gate_up for gate, up, under "layers.<i>.".
+Does not: know a file's own names; each reader maps them.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from engine.models.config import ModelConfig
+
+Shape = tuple[int, ...]
+ReadPart = Callable[[str, Shape], torch.Tensor]  # part name, shape it must have -> the tensor in the wanted dtype
+
+
+def _layer_parts(config: ModelConfig) -> Iterator[tuple[str, tuple[tuple[str, Shape], ...]]]:
+    """Each matrix of one layer: its engine name, and its parts with their shapes, in row order."""
+    hidden, width, features = config.hidden_size, config.intermediate_size, config.features
+    query, kv = config.query_size, config.kv_size
+    yield "attention_norm.weight", (("attention_norm.weight", (hidden,)),)
+    yield "qkv.weight", (("q.weight", (query, hidden)), ("k.weight", (kv, hidden)), ("v.weight", (kv, hidden)))
+    if features.qkv_bias:
+        yield "qkv.bias", (("q.bias", (query,)), ("k.bias", (kv,)), ("v.bias", (kv,)))
+    if features.qk_norm:
+        yield "q_norm.weight", (("q_norm.weight", (config.head_size,)),)
+        yield "k_norm.weight", (("k_norm.weight", (config.head_size,)),)
+    yield "o.weight", (("o.weight", (hidden, query)),)
+    if features.output_bias:
+        yield "o.bias", (("o.bias", (hidden,)),)
+    yield "mlp_norm.weight", (("mlp_norm.weight", (hidden,)),)
+    yield "gate_up.weight", (("gate.weight", (width, hidden)), ("up.weight", (width, hidden)))
+    yield "down.weight", (("down.weight", (hidden, width)),)
+    if features.mlp_bias:
+        yield "gate_up.bias", (("gate.bias", (width,)), ("up.bias", (width,)))
+        yield "down.bias", (("down.bias", (hidden,)),)
+
+
+def read_weights(config: ModelConfig, read_part: ReadPart) -> dict[str, torch.Tensor]:
+    """Read every part once and join those that belong together.
+
+    Order: as in the file, layer by layer, so that a missing part of an early layer is named first.
+    Raises: whatever read_part raises for a missing or misshapen tensor.
+    """
+    embedding_shape = (config.vocab_size, config.hidden_size)
+    weights = {"embedding.weight": read_part("embedding.weight", embedding_shape)}
+    for i in range(config.num_layers):
+        for name, parts in _layer_parts(config):
+            tensors = [read_part(f"layers.{i}.{part}", shape) for part, shape in parts]
+            weights[f"layers.{i}.{name}"] = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+    weights["norm.weight"] = read_part("norm.weight", (config.hidden_size,))
+    if not config.tie_word_embeddings:
+        weights["lm_head.weight"] = read_part("lm_head.weight", embedding_shape)
+    return weights
