@@ -75,6 +75,7 @@ class LLM:
             self.loaded, self.config, self.device_spec, decisions=decisions or Decisions(), stream_lag=stream_lag
         )
         self.buckets = parts.buckets
+        self.input_buffers, self.graph_statics = parts.input_buffers, parts.graph_statics  # for an observer
         self._model_engine, self._resources = parts.model_engine, parts.resources
         self._warmup_report = self._model_engine.warmup(self._resources)
         scheduler = self.config.scheduler

@@ -20,7 +20,7 @@ from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.cuda_graphs.device_graph import make_graph_backend
-from engine.cuda_graphs.runner import CUDAGraphRunner
+from engine.cuda_graphs.runner import CUDAGraphRunner, GraphStatics
 from engine.decisions import Decisions
 from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
 from engine.errors import ConfigError, DispatchError
@@ -160,6 +160,8 @@ class DecoderEngine:
     stream: Stream
     storage: KVStorage
     buckets: tuple[int, ...]
+    input_buffers: DecoderInputBuffers
+    graph_statics: GraphStatics
 
 
 def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> int:
@@ -248,7 +250,16 @@ def build_decoder_engine(
     )
     runner = DecoderRunner(parts, runner_config, decisions)
     model_engine = PyTorchModelEngine(runner, max_num_sequences=limits.max_batch_size)
-    return DecoderEngine(model_engine, resources, sampler, stream, storage, buckets)
+    return DecoderEngine(
+        model_engine=model_engine,
+        resources=resources,
+        sampler=sampler,
+        stream=stream,
+        storage=storage,
+        buckets=buckets,
+        input_buffers=buffers,
+        graph_statics=parts.graphs.statics,
+    )
 
 
 def _metadata_factory(
