@@ -1,10 +1,14 @@
-"""The probe is one guarded line a site, in the two files that may have sites."""
+"""The probe is one guarded line a site, in the two files that may have sites.
+
+``engine/probe.py`` is the seam itself: it hands an event on, it reports none.
+"""
 
 import ast
 
 from tests.house.gates import ROOT, sources
 
 ALLOWED = {"engine/py_executor.py", "engine/runners/decoder.py"}
+SEAM = "engine/probe.py"
 GUARD = "self._probe is not None"
 
 
@@ -27,7 +31,7 @@ def test_sites_are_guarded_and_only_where_they_may_be():
     wrong = []
     for path in sources(ROOT):
         where = path.relative_to(ROOT).as_posix()
-        if where.startswith("engine/"):
+        if where.startswith("engine/") and where != SEAM:
             guarded, calls = _sites(ast.parse(path.read_text(encoding="utf-8")))
             allowed = guarded if where in ALLOWED else []
             wrong += [f"{where}:{line}" for line in calls if line not in allowed]
