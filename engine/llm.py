@@ -326,9 +326,15 @@ def _pair(
     prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
 ) -> list[tuple[Prompt, SamplingParams | None]]:
     """Give every prompt its params; a single text counts as a list of one."""
+    if not isinstance(prompts, Sequence):
+        message = f"prompts must be text or a list of prompts (each a text or a list of token ids), got {prompts!r}"
+        raise RequestError(message)
     listed: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)  # type: ignore[arg-type]
     if params is None or isinstance(params, SamplingParams):
         return [(prompt, params) for prompt in listed]
+    if not isinstance(params, Sequence):
+        message = f"params must be a SamplingParams or a list of them, got {params!r}"
+        raise RequestError(message)
     if len(params) != len(listed):
         message = (
             f"params must be one SamplingParams or as many as there are prompts, {len(listed)}, got {len(params)}"
