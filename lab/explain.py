@@ -56,7 +56,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.eager.plain": "It runs eagerly.",
         "simulated": "The graph is simulated by the CPU tape: addresses and contents are real, speed is not.",
         "stale": "Rows {rows} of {buffer} were read although this step did not write them.",
-        "refused": "The check before the replay refused it: {name} was {got}, captured with {expected}.",
+        "refused": "The check before the replay refused it: {what} was {got}, captured with {expected}.",
         "sampled": "Request {request} gets token {token}{piece}.",
         "finished": "Request {request} finishes ({reason}).",
         "freed": "Blocks and slots come back from: {requests}.",
@@ -84,7 +84,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.eager.plain": "以 eager 方式运行。",
         "simulated": "这个图由 CPU 磁带模拟：地址和内容是真实的，速度不是。",
         "stale": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
-        "refused": "重放前的检查拒绝了它：{name} 为 {got}，捕获时为 {expected}。",
+        "refused": "重放前的检查拒绝了它：{what} 为 {got}，捕获时为 {expected}。",
         "sampled": "请求 {request} 得到词元 {token}{piece}。",
         "finished": "请求 {request} 结束（{reason}）。",
         "freed": "归还块和槽位的请求：{requests}。",
@@ -159,7 +159,7 @@ def _path(step: StepSnapshot) -> list[Sentence]:
     if graph.path != "eager" and graph.simulated:
         found.append(_make("simulated", 7))
     found += [
-        _make("refused", 7, name=check.name, expected=check.expected, got=check.got)
+        _make("refused", 7, what=check.name, expected=check.expected, got=check.got)
         for check in graph.check
         if not check.passed
     ]

@@ -185,6 +185,14 @@ def freeze_outcome(sampled: SampledTokens, commit: StepCommit) -> OutcomeView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FixedBuffers:
+    """The tensors that every step overwrites, by name: the decoder's input buffers and the graphs' statics."""
+
+    persistent: Mapping[str, torch.Tensor]
+    static: Mapping[str, torch.Tensor]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TensorFacts:
     """Where a tensor lies, without its contents. capacity: elements, or rows of a two-dimensional tensor."""
 
@@ -201,13 +209,14 @@ def tensor_facts(tensor: torch.Tensor) -> TensorFacts:
     return TensorFacts(tensor.data_ptr(), capacity, str(tensor.dtype).removeprefix("torch."))
 
 
-def tensor_values(tensor: torch.Tensor, num_rows: int) -> np.ndarray[Any, np.dtype[np.generic]]:
-    """Read rows [0, num_rows) from the device. It waits for the device: full mode only."""
-    flat = tensor if tensor.ndim == 2 else tensor.reshape(-1)
-    part = flat[:num_rows].detach()
+def tensor_values(
+    tensor: torch.Tensor, num_rows: int, num_columns: int | None = None
+) -> np.ndarray[Any, np.dtype[np.generic]]:
+    """Read rows [0, num_rows), of a matrix columns [0, num_columns). It waits for the device: full mode only."""
+    part = tensor[:num_rows, :num_columns] if tensor.ndim == 2 else tensor.reshape(-1)[:num_rows]
     if part.dtype is torch.bfloat16:
         part = part.float()
-    return part.to("cpu", copy=True).numpy()
+    return part.detach().to("cpu", copy=True).numpy()
 
 
 def versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from engine.inputs.records import PreparedInputs, RunEvent
 from engine.llm_request import LlmRequest
 from engine.probe import Stage
 from engine.py_executor import SampledTokens, StepCommit
+from engine.reasons import PathKind
 from engine.resources import Reservation
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
 from lab import freeze
@@ -41,6 +42,7 @@ from lab.trace import RequestRecord, Trace, TraceHeader
 MAX_STEPS: Final = 10_000
 MODES: Final = ("light", "full")
 _PREPARED_BUFFERS: Final = ("input_ids", "position_ids", "gather_ids", "seq_slots")
+BEFORE: Final = -1  # a write from before the first recorded step
 OPEN_STEPS: Final = 2  # the overlap loop starts a step before the one before it is committed
 
 Origins = tuple[OriginView, ...]
@@ -82,17 +84,27 @@ class _Arrival:
     request: LlmRequest
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """What a recorder has seen so far, for the trace's header. token_ids: every id in a prompt or sampled."""
+
+    mode: str
+    requests: tuple[RequestRecord, ...]
+    token_ids: frozenset[int]
+    num_dropped: int
+
+
 class _Ledger:
     """Who wrote each row of each buffer last, over all steps so far."""
 
-    def __init__(self, persistent: Mapping[str, torch.Tensor], *, reads_values: bool) -> None:
-        self._persistent = dict(persistent)
+    def __init__(self, fixed: freeze.FixedBuffers | None, *, reads_values: bool) -> None:
+        self._fixed = fixed
         self._reads_values = reads_values
         self.origins: dict[tuple[int, str], Origins] = {}
 
     def persistent_views(self, host: HostInputs, prepared: PreparedInputs, step: int) -> list[BufferView]:
         """Return the input buffers after the copies of a step."""
-        tensors = self._persistent or {name: getattr(prepared, name) for name in _PREPARED_BUFFERS}
+        tensors = self._fixed.persistent if self._fixed else {n: getattr(prepared, n) for n in _PREPARED_BUFFERS}
         rows, logits = host.num_tokens, len(host.gather_ids)
         live = {"input_ids": rows, "position_ids": rows, "gather_ids": logits, "seq_slots": logits}
         live["previous_batch_indices"] = len(host.previous_batch_indices)
@@ -110,15 +122,34 @@ class _Ledger:
         sequences, rows = metadata.step.num_seqs, metadata.step.num_tokens
         live = {"kv_lens": sequences, "seq_lens": sequences, "block_table": sequences}
         live |= {"row_to_sequence": rows, "query_start": sequences + 1}
+        widest = max(map(len, metadata.step.block_tables), default=0)
         views: list[BufferView] = []
         for name, count in live.items():
             tensor: torch.Tensor = getattr(metadata, name)
-            writes = (WriteView(0, len(tensor), "host_copy"),) if name in metadata.written else ()
-            views.append(self._view(_Place("metadata", id(metadata), name), tensor, count, writes, step))
+            place = _Place("metadata", id(metadata), name)
+            whole = WriteView(0, len(tensor), "host_copy")
+            if (place.owner, name) not in self.origins:  # written at warm-up, or before the recorder came
+                self.origins[place.owner, name] = overwrite((), whole, BEFORE)
+            writes = (whole,) if name in metadata.written else ()
+            views.append(self._view(place, tensor, count, writes, step, num_columns=widest))
         return views
 
+    def static_views(self, event: RunEvent, num_rows: int, step: int) -> list[BufferView]:
+        """Return the graphs' inputs; a replay begins by copying the step's rows into them, an eager run does not."""
+        live = 0 if event.path is PathKind.EAGER else num_rows
+        writes = (WriteView(0, live, "device_copy"),) if live else ()
+        tensors = self._fixed.static if self._fixed else {}
+        return [self._view(_Place("static", 1, name), tensor, live, writes, step) for name, tensor in tensors.items()]
+
     def _view(
-        self, place: "_Place", tensor: torch.Tensor, live_rows: int, writes: tuple[WriteView, ...], step: int
+        self,
+        place: "_Place",
+        tensor: torch.Tensor,
+        live_rows: int,
+        writes: tuple[WriteView, ...],
+        step: int,
+        *,
+        num_columns: int | None = None,
     ) -> BufferView:
         key = (place.owner, place.name)
         origins = self.origins.get(key, ())
@@ -135,13 +166,13 @@ class _Ledger:
             live_rows=live_rows,
             writes=writes,
             origins=origins,
-            values=freeze.tensor_values(tensor, live_rows) if self._reads_values else None,
+            values=freeze.tensor_values(tensor, live_rows, num_columns) if self._reads_values else None,
         )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Place:
-    """Which buffer: its layer, its owner (the identity of a metadata object, else 0) and its name."""
+    """Which buffer: its layer, its owner (the identity of a metadata object, else 0 or 1) and its name."""
 
     layer: str
     owner: int
@@ -151,17 +182,17 @@ class _Place:
 class Recorder:
     """Observe an engine and keep its last steps as snapshots.
 
-    header: makes the trace's header from the requests seen, called by ``trace``. persistent: the input buffers by
-    name; without them only those in ``PreparedInputs`` are shown.
+    header: makes the trace's header, called by ``trace``. fixed: the engine's input buffers and statics; without them
+    only the buffers in ``PreparedInputs`` are shown.
     """
 
     def __init__(
         self,
-        header: Callable[[tuple[RequestRecord, ...], int], TraceHeader],
+        header: Callable[["Seen"], TraceHeader],
         *,
         mode: str = "light",
         limit: int = MAX_STEPS,
-        persistent: Mapping[str, torch.Tensor] | None = None,
+        fixed: freeze.FixedBuffers | None = None,
     ) -> None:
         """Start with no steps. Raises: ConfigError for an unknown mode or a limit below 1."""
         if mode not in MODES:
@@ -172,11 +203,12 @@ class Recorder:
             raise ConfigError(message)
         self.mode = mode
         self._header = header
-        self._ledger = _Ledger(persistent or {}, reads_values=mode == "full")
+        self._ledger = _Ledger(fixed, reads_values=mode == "full")
         self._steps: collections.deque[StepSnapshot] = collections.deque(maxlen=limit)
         self._num_recorded = 0
         self._open: dict[int, _OpenStep] = {}
         self._arrivals: dict[int, _Arrival] = {}
+        self._token_ids: set[int] = set()
         self._returned_ns: int | None = None
         self._handlers: tuple[Callable[[_OpenStep, int, Any], None], ...] = (
             self._on_scheduled,
@@ -205,7 +237,8 @@ class Recorder:
     def trace(self) -> Trace:
         """The run so far as a trace; a later step does not change it."""
         requests = tuple(_request_record(arrival) for arrival in self._arrivals.values())
-        return Trace(self._header(requests, self.num_dropped), self.steps)
+        seen = Seen(self.mode, requests, frozenset(self._token_ids), self.num_dropped)
+        return Trace(self._header(seen), self.steps)
 
     def mark(self) -> None:
         """Start the clock of the next stage now, so that idle time before a step is not counted."""
@@ -243,6 +276,7 @@ class Recorder:
         for span in value.spans:
             if span.request_id not in self._arrivals:
                 self._arrivals[span.request_id] = _Arrival(step, span.request)
+                self._token_ids.update(span.request.spec.prompt_token_ids)
         current.parts["schedule"] = freeze.freeze_schedule(value)
 
     def _on_reserved(self, current: _OpenStep, step: int, value: Reservation) -> None:
@@ -269,10 +303,13 @@ class Recorder:
         current.parts["buffers"] += self._ledger.metadata_views(value, step)
 
     def _on_ran(self, current: _OpenStep, step: int, value: RunEvent) -> None:
+        assert current.host is not None, "RAN came before PACKED"
         current.parts["graph"] = freeze.freeze_event(value)
+        current.parts["buffers"] += self._ledger.static_views(value, current.host.num_tokens, step)
 
     def _on_sampled(self, current: _OpenStep, step: int, value: SampledTokens) -> None:
         current.parts["sampled"] = value
+        self._token_ids.update([token for _, token in value.token_ids])
 
     def _on_committed(self, current: _OpenStep, step: int, value: StepCommit) -> None:
         del self._open[step]
@@ -299,12 +336,11 @@ class Recorder:
 
 def _request_record(arrival: _Arrival) -> RequestRecord:
     spec = arrival.request.spec
-    params = cast("dict[str, Any]", dataclasses.asdict(spec.params))
     return RequestRecord(
         request_id=spec.request_id,
         arrival_step=arrival.step,
         num_prompt_tokens=len(spec.prompt_token_ids),
         prompt_token_ids=spec.prompt_token_ids,
         prompt_text=None,
-        params=params,
+        params=dataclasses.asdict(spec.params),
     )

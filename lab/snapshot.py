@@ -31,7 +31,8 @@ STAGES: Final = (
 )
 ROW_KINDS: Final = ("C", "E", "G", "P")  # context, extend, generation, padding
 ROW_SOURCES: Final = ("prompt", "previous_sample", "zero_fill", "host")  # where a row's token id came from
-WRITERS: Final = ("never", "host_copy", "device_gather", "in_place_add", "zero_fill")  # who wrote a buffer row last
+# who wrote a buffer row last; device_copy fills a graph's statics from the persistent buffers
+WRITERS: Final = ("never", "host_copy", "device_gather", "in_place_add", "zero_fill", "device_copy")
 LAYERS: Final = ("persistent", "static", "metadata")  # the three layers of storage, by lifetime
 UNKNOWN: Final = -1  # a token id or slot that this mode cannot know
 
@@ -171,7 +172,7 @@ class BufferView:
 
     @property
     def writer_steps(self) -> IntArray:
-        """The step that last wrote each row, -1 for never. Shapes: [num_known_rows]."""
+        """The step that last wrote each row; -1 for never, or before the recording. Shapes: [num_known_rows]."""
         steps = np.full(self.num_known_rows, -1, np.int32)
         for origin in self.origins:
             steps[origin.start : origin.end] = origin.step
@@ -186,7 +187,7 @@ class BufferView:
         return codes
 
     def ages(self, step: int) -> IntArray:
-        """Return the steps since each row was last written; -1 for never. Shapes: [num_known_rows]."""
+        """Return the steps since each row was last written; -1 as for ``writer_steps``. Shapes: [num_known_rows]."""
         steps = self.writer_steps
         return np.where(steps < 0, -1, step - steps).astype(np.int32)
 
@@ -301,9 +302,9 @@ class StepSnapshot:
     outcome: OutcomeView
     host_us: FloatArray
 
-    def buffer(self, name: str) -> BufferView | None:
-        """Return the buffer of that name, or None when this step did not touch it."""
-        return next((view for view in self.buffers if view.name == name), None)
+    def buffer(self, name: str, layer: str = "persistent") -> BufferView | None:
+        """Return the buffer of that name and layer, or None when the recorder did not see one."""
+        return next((view for view in self.buffers if view.name == name and view.layer == layer), None)
 
 
 def equal(left: object, right: object) -> bool:
