@@ -80,7 +80,12 @@ def select_graph(facts: GraphFacts) -> Selection:
     is_mode_captured = bool(facts.capture_allowed or key in facts.captured)
     tries: tuple[tuple[FallOff, bool, str, str], ...] = (
         (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", str(facts.graphs_enabled)),
-        (FallOff.WARMUP, not facts.is_warmup or facts.capture_allowed, "not an eager warm-up step", str(facts.is_warmup)),
+        (
+            FallOff.WARMUP,
+            not facts.is_warmup or facts.capture_allowed,
+            "not an eager warm-up step",
+            str(facts.is_warmup),
+        ),
         (FallOff.HAS_CONTEXT_UNPROMOTED, facts.num_contexts == 0, "0 contexts", str(facts.num_contexts)),
         (FallOff.ABOVE_LARGEST_BUCKET, bucket is not None, f"at most {largest} requests", str(facts.num_requests)),
         (
