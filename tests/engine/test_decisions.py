@@ -1,0 +1,33 @@
+"""The decisions of a step can be swapped by constructor, one at a time."""
+
+import dataclasses
+
+import pytest
+
+from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams
+from engine.cuda_graphs.select import select_graph
+from engine.decisions import Decisions
+from engine.inputs.pack import pack
+from engine.inputs.padding import num_padding_requests
+
+
+def test_the_defaults_are_the_engines_own_functions():
+    assert Decisions() == Decisions(num_padding_requests, select_graph, pack)
+
+
+def test_the_record_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Decisions().pack = None
+
+
+def test_a_swapped_decision_is_the_one_that_runs():
+    calls = []
+
+    def counting_pack(batch, block_table):
+        calls.append(batch.num_tokens)
+        return pack(batch, block_table)
+
+    config = EngineConfig(device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(enabled=False))
+    with LLM("tiny", config, decisions=Decisions(pack=counting_pack)) as llm:
+        llm.generate([[1, 2, 3]], SamplingParams(max_tokens=4))
+    assert calls == [3, 1, 1, 1]
