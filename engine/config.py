@@ -23,7 +23,15 @@ _Refusal = type[ConfigError] | type[RequestError]
 _MAX_SEED = 2**63 - 1  # seeds live in int64 tensors
 
 
-def _integer(field: str, value: object, *, low: int, high: int | None = None, refusal: _Refusal = ConfigError) -> int:
+def _integer(
+    field: str,
+    value: object,
+    *,
+    low: int,
+    high: int | None = None,
+    refusal: _Refusal = ConfigError,
+    hint: str = "",
+) -> int:
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         whole = int(value)
         if whole >= low and (high is None or whole <= high):
@@ -31,8 +39,8 @@ def _integer(field: str, value: object, *, low: int, high: int | None = None, re
     wanted = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
     message = f"{field} must be {wanted}, got {value!r}"
     if isinstance(value, float) and value.is_integer() and value >= low:
-        message += f"; use {int(value)}"
-    raise refusal(message)
+        hint = f"; use {int(value)}"
+    raise refusal(message + hint)
 
 
 def _number(field: str, value: object, low: float, high: float, *, refusal: _Refusal, low_open: bool = False) -> float:
@@ -277,15 +285,15 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         """Check every field; the first wrong one is named."""
-        for name, low, high in (
-            ("max_tokens", 1, None),
-            ("top_k", 1, None),
-            ("seed", 0, _MAX_SEED),
-            ("logprobs", 0, None),
+        for name, low, high, hint in (
+            ("max_tokens", 1, None, ""),
+            ("top_k", 1, None, "; use None to keep every token"),
+            ("seed", 0, _MAX_SEED, ""),
+            ("logprobs", 0, None, ""),
         ):
             value = getattr(self, name)
             if value is not None or name == "max_tokens":
-                value = _integer(f"SamplingParams.{name}", value, low=low, high=high, refusal=RequestError)
+                value = _integer(f"SamplingParams.{name}", value, low=low, high=high, refusal=RequestError, hint=hint)
                 _normalise(self, **{name: value})
         for name, high, low_open in (
             ("temperature", math.inf, False),
