@@ -1,0 +1,103 @@
+"""Requests in a given state, and a small world that runs them step by step as the executor would, without a model."""
+
+from engine.config import SamplingParams
+from engine.kv_cache.manager import KVCacheManager
+from engine.kv_cache.seq_slots import SeqSlotManager
+from engine.llm_request import LlmRequest, RequestSpec, RequestState
+from engine.reasons import DeferralReason
+from engine.resources import ResourceManager
+from engine.scheduled import ScheduledRequests
+from engine.scheduler.capacity import CapacityScheduler
+from engine.scheduler.micro_batch import MicroBatchScheduler
+
+
+def waiting(request_id: int, *, prompt_len: int = 20, max_tokens: int = 10, position: int = 0) -> LlmRequest:
+    """A request whose prompt is computed up to ``position``."""
+    prompt = tuple(range(prompt_len))
+    request = LlmRequest(RequestSpec(request_id, prompt, SamplingParams(max_tokens=max_tokens)))
+    request.context_current_position = position
+    return request
+
+
+def running(
+    request_id: int, *, prompt_len: int = 20, max_tokens: int = 10, generated: int = 1, on_device: bool = True
+) -> LlmRequest:
+    """A request that has generated; ``on_device``: its newest sample lies on the device."""
+    request = waiting(request_id, prompt_len=prompt_len, max_tokens=max_tokens, position=prompt_len)
+    request.tokens.extend([7] * generated)
+    request.move_to(RequestState.GENERATION_IN_PROGRESS)
+    if on_device:
+        request.py_batch_idx = request_id
+    return request
+
+
+def reasons(deferrals) -> dict[int, DeferralReason]:
+    """The reason of each deferred request."""
+    return {deferral.request_id: deferral.reason for deferral in deferrals}
+
+
+class World:
+    """Schedulers and managers around a list of live requests."""
+
+    def __init__(
+        self,
+        *,
+        num_blocks: int = 32,
+        tokens_per_block: int = 4,
+        max_batch_size: int = 4,
+        max_num_tokens: int = 16,
+        num_slots: int | None = None,
+        chunking: str | None = "fcfs",
+        policy: str = "guaranteed_no_evict",
+    ) -> None:
+        self.max_batch_size = max_batch_size
+        self.kv = KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=1024)
+        self.resources = ResourceManager(self.kv, SeqSlotManager(num_slots or max_batch_size))
+        self.capacity = CapacityScheduler(policy)
+        self.micro_batch = MicroBatchScheduler(
+            max_batch_size=max_batch_size,
+            max_num_tokens=max_num_tokens,
+            chunking=chunking,
+            chunk_unit=tokens_per_block,
+        )
+        self.active: list[LlmRequest] = []
+        self.finished: list[int] = []
+
+    def schedule(self) -> ScheduledRequests:
+        num_free_slots = self.resources.seq_slots.num_free
+        decision = self.capacity.schedule(
+            self.active, self.kv, max_batch_size=self.max_batch_size, num_free_slots=num_free_slots
+        )
+        return self.micro_batch.schedule(decision.fitting, decision.deferrals, self.kv.num_free_blocks)
+
+    def commit(self, scheduled: ScheduledRequests) -> None:
+        for span in scheduled.spans:
+            request = span.request
+            if request.is_context:
+                request.context_current_position = span.end
+            if span.num_logit_rows:
+                request.tokens.append(7)
+                request.py_batch_idx = self.resources.seq_slots.slot_of(request.request_id)
+                if request.is_context:
+                    request.move_to(RequestState.GENERATION_IN_PROGRESS)
+                if request.num_generated == request.spec.params.max_tokens:
+                    self.finish(request)
+
+    def finish(self, request: LlmRequest) -> None:
+        request.move_to(RequestState.GENERATION_COMPLETE)
+        request.finish_reason = "length"
+        self.resources.free(request.request_id)
+        self.active.remove(request)
+        self.finished.append(request.request_id)
+
+    def step(self) -> ScheduledRequests:
+        scheduled = self.schedule()
+        self.resources.prepare(scheduled)
+        self.commit(scheduled)
+        self.check()
+        return scheduled
+
+    def check(self) -> None:
+        self.resources.check()
+        for request in self.active:
+            request.check()
