@@ -1,0 +1,61 @@
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.scheduled import BudgetUse, PaddedBatch, RowKind, ScheduledRequests, context_span, generation_span
+from tests.engine.live_requests import running, waiting
+
+
+def test_a_chunk_inside_the_prompt_wants_no_logits():
+    span = context_span(waiting(3, prompt_len=20, position=8), 8)
+    assert (span.request_id, span.kind, span.start, span.end) == (3, RowKind.CONTEXT, 8, 16)
+    assert (span.num_rows, span.num_logit_rows, span.num_sequences) == (8, 0, 1)
+
+
+def test_the_last_chunk_wants_one_row_of_logits():
+    span = context_span(waiting(3, prompt_len=20, position=8), 12)
+    assert (span.end, span.num_logit_rows) == (20, 1)
+
+
+def test_a_decode_row_stands_at_the_position_of_the_newest_token():
+    span = generation_span(running(4, prompt_len=20, generated=3))
+    assert (span.kind, span.start, span.num_rows, span.num_logit_rows) == (RowKind.GENERATION, 22, 1, 1)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 50), st.data())
+def test_chunks_cover_the_prompt_once_and_the_first_decode_row_follows(prompt_len, data):
+    request = waiting(0, prompt_len=prompt_len)
+    covered = []
+    while request.context_remaining_length:
+        size = data.draw(st.integers(1, request.context_remaining_length))
+        span = context_span(request, size)
+        covered.extend(range(span.start, span.end))
+        request.context_current_position = span.end
+        assert span.num_logit_rows == (not request.context_remaining_length)
+    assert covered == list(range(prompt_len))
+    assert generation_span(running(0, prompt_len=prompt_len)).start == prompt_len
+
+
+def test_a_step_counts_its_rows_and_requests_in_row_order():
+    contexts = (context_span(waiting(1, prompt_len=20), 8), context_span(waiting(2, prompt_len=5), 5))
+    generations = (generation_span(running(3)),)
+    scheduled = ScheduledRequests(contexts, generations, (), (), BudgetUse(14, 32, 3, 4))
+    assert scheduled.spans == contexts + generations
+    assert (scheduled.num_tokens, scheduled.num_requests) == (14, 3)
+    padded = PaddedBatch(scheduled, scheduled.spans + generations, num_padding=1)
+    assert padded.num_tokens == 15
+
+
+def test_records_of_a_step_cannot_be_changed():
+    span = generation_span(running(3))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        span.num_rows = 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BudgetUse(1, 2, 3, 4).num_tokens = 5
+
+
+def test_row_kinds_are_the_letters_that_the_lab_draws():
+    assert "".join(RowKind) == "CEGP"
