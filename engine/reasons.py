@@ -12,8 +12,8 @@ import enum
 class FallOff(enum.StrEnum):
     """Why a step left the graph path, in the order in which the conditions are tried."""
 
-    WARMUP = "WARMUP"
     GRAPHS_DISABLED = "GRAPHS_DISABLED"
+    WARMUP = "WARMUP"
     HAS_CONTEXT_UNPROMOTED = "HAS_CONTEXT_UNPROMOTED"
     ABOVE_LARGEST_BUCKET = "ABOVE_LARGEST_BUCKET"
     NO_EXACT_BUCKET_PADDING_OFF = "NO_EXACT_BUCKET_PADDING_OFF"

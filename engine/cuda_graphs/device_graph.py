@@ -97,10 +97,10 @@ class CudaGraphBackend(GraphBackend):
         self._device = spec.torch_device
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: list[torch.cuda.CUDAGraph] = []
+        self._pool_bytes = 0  # asked for once a capture: the answer takes a walk through the allocator
 
     def capture(self, fn: Callable[[], T]) -> CapturedGraph[T]:
         """Record fn on a side stream."""
-        before = self.pool_bytes
         graph = torch.cuda.CUDAGraph()
         with torch.no_grad(), torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool):
             outputs = fn()
@@ -108,11 +108,15 @@ class CudaGraphBackend(GraphBackend):
         # Strong references to outputs would keep their memory from the graphs that are captured next.
         borrowed = map_tensors(outputs, _borrow)
         del outputs
-        return _CudaGraph(graph, borrowed, self.pool_bytes - before)
+        before, self._pool_bytes = self._pool_bytes, self._measure_pool()
+        return _CudaGraph(graph, borrowed, self._pool_bytes - before)
 
     @property
     def pool_bytes(self) -> int:
-        """Bytes of the segments that the caching allocator keeps for this pool."""
+        """Bytes of the segments that the caching allocator keeps for this pool, as of the last capture."""
+        return self._pool_bytes
+
+    def _measure_pool(self) -> int:
         segments = cast("list[dict[str, Any]]", torch.cuda.memory_snapshot())
         return sum(segment["total_size"] for segment in segments if tuple(segment["segment_pool_id"]) == self._pool)
 
@@ -122,6 +126,7 @@ class CudaGraphBackend(GraphBackend):
         for graph in self._graphs:
             graph.reset()
         self._graphs.clear()
+        self._pool_bytes = 0
         gc.collect()
         self._pool = torch.cuda.graph_pool_handle()
 

@@ -112,17 +112,13 @@ class CUDAGraphRunner:
         self._registry = registry
         self._is_strict = strict
         self._entries: dict[KeyType, _Entry] = {}
+        self.captured_keys: frozenset[KeyType] = frozenset()  # every key that can replay
         self._metadata_names: set[str] = set()
 
     @property
     def simulated(self) -> bool:
         """Whether the graphs are CPU tapes."""
         return self._backend.simulated
-
-    @property
-    def captured_keys(self) -> frozenset[KeyType]:
-        """Every key that can replay."""
-        return frozenset(self._entries)
 
     @property
     def reports(self) -> tuple[CaptureReport, ...]:
@@ -183,6 +179,7 @@ class CUDAGraphRunner:
         addresses = self._addresses(metadata)
         check = self._compare(key, inputs, addresses, given=inputs, given_addresses=addresses)
         self._entries[key] = _Entry(inputs, graph, report, addresses, check)
+        self.captured_keys = frozenset(self._entries)
         return report
 
     def replay(self, key: KeyType, prepared: PreparedInputs) -> tuple[Any, ReplayCheck]:
@@ -214,16 +211,20 @@ class CUDAGraphRunner:
         """Drop every graph; call before freeing any buffer that they read."""
         self._stream.synchronize()
         self._entries.clear()
+        self.captured_keys = frozenset()
         self._backend.release()
         for name in self._metadata_names:
             self._registry.forget(name)
         self._metadata_names.clear()
 
     def check(self) -> None:
-        """Recompute what capture promised: descending sizes, one metadata object a key, prefixes of the statics."""
+        """Recompute what capture promised: descending sizes, a metadata object a bucket, prefixes of the statics."""
         sizes = [key.num_tokens() for key in self._entries]
         assert sizes == sorted(sizes, reverse=True)
-        assert len({id(entry.inputs.attn_metadata) for entry in self._entries.values()}) == len(self._entries)
+        assert self.captured_keys == frozenset(self._entries)
+        buckets = {key: (key.batch_size, key.draft_len) for key in self._entries}
+        pairs = {(id(entry.inputs.attn_metadata), buckets[key]) for key, entry in self._entries.items()}
+        assert len({metadata for metadata, _bucket in pairs}) == len(pairs), "two buckets share a metadata object"
         for key, entry in self._entries.items():
             fresh = self.statics.cut(key.num_tokens(), entry.inputs.attn_metadata)
             for name in self.statics.tensors():

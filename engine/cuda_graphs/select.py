@@ -1,17 +1,19 @@
 """Choose a graph for a step, or say why not: pure, over numbers, torch-free.
 
-The conditions are tried in one order; the first that fails is the reason, and later ones stay unevaluated. A miss
-is a normal value: the step then runs eagerly with its *unpadded* batch.
+The conditions are tried in one order, that of ``reasons.FallOff``; the first that fails is the reason, and later ones
+stay unevaluated. A miss is a normal value: the step then runs eagerly with its *unpadded* batch. The last two
+conditions tell apart a bucket that has a graph for the other sampler only, and one that has none, because warm-up
+did not capture it or it was released; serving never captures.
 
 Does not: see the metadata object, allocate a dummy, capture. Source: the refusal order of TensorRT-LLM's graph
 runner, reduced to a decoder on one rank.
 """
 
-import bisect
 import dataclasses
-from collections.abc import Collection
+import functools
 
 from engine.cuda_graphs.key import KeyType, SampleMode, make_key
+from engine.inputs.padding import round_up_to_bucket
 from engine.reasons import FallOff
 
 
@@ -20,8 +22,8 @@ class GraphFacts:
     """The numbers of one step that decide its path.
 
     num_contexts: context requests left after promotion. num_requests: requests before padding.
-    buckets: captured batch sizes, ascending. dummy_available: a padding dummy is preallocated.
-    captured: every key that has a graph. capture_allowed: inside ``allow_capture()``.
+    buckets: batch sizes meant to have graphs, ascending. max_batch_size: requests that a step may hold, dummies
+    included. dummy_available: a padding dummy is preallocated. captured: every key that has a graph.
     """
 
     num_requests: int
@@ -34,8 +36,7 @@ class GraphFacts:
     buckets: tuple[int, ...]
     max_batch_size: int
     dummy_available: bool
-    captured: Collection[KeyType]
-    capture_allowed: bool = False
+    captured: frozenset[KeyType]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """The chosen path: a key (graph), or None with the reason and every condition as tried."""
+    """The chosen path: a key (graph), or None with the reason and every condition as tried.
+
+    bucket: the smallest one that holds the batch, whatever the path; None above the largest.
+    """
 
     key: KeyType | None
     reason: FallOff | None
@@ -64,43 +68,57 @@ class Selection:
         return 0 if self.key is None else self.key.batch_size - self.num_requests
 
 
-def round_up_to_bucket(num_requests: int, buckets: tuple[int, ...]) -> int | None:
-    """Return the smallest bucket that holds the batch, or None above the largest."""
-    at = bisect.bisect_left(buckets, num_requests)
-    return buckets[at] if at < len(buckets) else None
-
-
+@functools.lru_cache(maxsize=1024)  # steps repeat their facts, and the texts cost more than the decision
 def select_graph(facts: GraphFacts) -> Selection:
     """Try the conditions in order and return the key, or the first reason against it."""
-    bucket = round_up_to_bucket(facts.num_requests, facts.buckets)
-    exact = bucket == facts.num_requests
-    largest = facts.buckets[-1] if facts.buckets else 0
+    usable = tuple(size for size in facts.buckets if size <= facts.max_batch_size)
+    bucket = round_up_to_bucket(facts.num_requests, usable)
     key = make_key(padded_batch_size=bucket or 0, draft_len=facts.draft_len, sample_mode=facts.sample_mode)
-    modes = ", ".join(sorted({k.sample_mode.value for k in facts.captured if k.batch_size == bucket})) or "none"
-    is_mode_captured = bool(facts.capture_allowed or key in facts.captured)
-    tries: tuple[tuple[FallOff, bool, str, str], ...] = (
-        (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", str(facts.graphs_enabled)),
-        (
-            FallOff.WARMUP,
-            not facts.is_warmup or facts.capture_allowed,
-            "not an eager warm-up step",
-            str(facts.is_warmup),
-        ),
-        (FallOff.HAS_CONTEXT_UNPROMOTED, facts.num_contexts == 0, "0 contexts", str(facts.num_contexts)),
-        (FallOff.ABOVE_LARGEST_BUCKET, bucket is not None, f"at most {largest} requests", str(facts.num_requests)),
-        (
-            FallOff.NO_EXACT_BUCKET_PADDING_OFF,
-            exact or facts.padding_enabled,
-            "an exact bucket, or padding on",
-            f"{facts.num_requests}, buckets {facts.buckets}",
-        ),
-        (FallOff.NO_DUMMY_SLOT, exact or facts.dummy_available, "a preallocated dummy", str(facts.dummy_available)),
-        (FallOff.SAMPLER_MODE_NOT_CAPTURED, is_mode_captured, f"{facts.sample_mode.value} captured", modes),
-    )
     conditions: list[Condition] = []
     reason: FallOff | None = None
-    for kind, passed, needed, got in tries:
+    for kind, passed, needed, got in _tries(facts, usable, bucket, key):
         conditions.append(Condition(kind, passed if reason is None else None, needed, got))
         if reason is None and not passed:
             reason = kind
     return Selection(key if reason is None else None, reason, tuple(conditions), bucket, facts.num_requests)
+
+
+def _tries(
+    facts: GraphFacts, usable: tuple[int, ...], bucket: int | None, key: KeyType
+) -> tuple[tuple[FallOff, bool, str, str], ...]:
+    """Evaluate every condition: (reason if it fails, passed, what was needed, what was got)."""
+    is_exact = bucket == facts.num_requests
+    has_graph = key in facts.captured
+    modes = sorted(
+        k.sample_mode.value for k in facts.captured if (k.batch_size, k.draft_len) == (bucket, key.draft_len)
+    )
+    modes_text = ", ".join(modes) or "none"
+    return (
+        (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", _yes_no(facts.graphs_enabled)),
+        (FallOff.WARMUP, not facts.is_warmup, "a step that serves", "warm-up" if facts.is_warmup else "serving"),
+        (FallOff.HAS_CONTEXT_UNPROMOTED, not facts.num_contexts, "0 contexts", str(facts.num_contexts)),
+        (
+            FallOff.ABOVE_LARGEST_BUCKET,
+            bucket is not None,
+            f"at most {max(usable, default=0)} requests",
+            str(facts.num_requests),
+        ),
+        (
+            FallOff.NO_EXACT_BUCKET_PADDING_OFF,
+            is_exact or facts.padding_enabled,
+            "an exact bucket, or padding on",
+            f"{facts.num_requests}, buckets {facts.buckets}",
+        ),
+        (
+            FallOff.NO_DUMMY_SLOT,
+            is_exact or facts.dummy_available,
+            "a preallocated dummy",
+            _yes_no(facts.dummy_available),
+        ),
+        (FallOff.SAMPLER_MODE_NOT_CAPTURED, has_graph or not modes, f"{key.sample_mode.value} captured", modes_text),
+        (FallOff.CAPTURE_NOT_ALLOWED_NOW, has_graph, f"a graph for {key}", modes_text),
+    )
+
+
+def _yes_no(fact: bool) -> str:  # noqa: FBT001 - it takes nothing else
+    return "yes" if fact else "no"
