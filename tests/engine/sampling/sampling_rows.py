@@ -17,7 +17,9 @@ from transformers.generation.logits_process import (
 
 from engine.config import SamplingParams
 from engine.device import make_stream, resolve_device
-from engine.sampling.sampler import apply_repetition_penalty, keep_tokens, sample
+from engine.sampling.choice import keep_tokens
+from engine.sampling.penalty import apply_repetition_penalty
+from engine.sampling.sampler import sample
 from engine.sampling.state import SamplerState
 
 SPEC = resolve_device("cpu", "float32")

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import SamplingParams
-from engine.sampling.sampler import apply_repetition_penalty, choose_full, log_probs, sample
+from engine.sampling.choice import choose_rows_reference
+from engine.sampling.penalty import apply_repetition_penalty
+from engine.sampling.sampler import log_probs, sample
 from tests.engine.sampling.sampling_rows import (
     draw,
     make_state,
@@ -142,7 +144,8 @@ def test_frequencies_follow_the_softmax(temperature):
 def count_choices(state, row, positions):
     """Draw for one slot at many positions at once and count the tokens."""
     slots = torch.zeros(len(positions), dtype=torch.int64)
-    chosen = choose_full(state, row.expand(len(positions), -1), slots, positions)
+    tables = {name: getattr(state, name) for name in ("reals", "integers", "token_seen", "vocab_ids")}
+    chosen = choose_rows_reference(row.expand(len(positions), -1), slots, positions, **tables)
     return torch.bincount(chosen, minlength=row.shape[1]).float()
 
 
