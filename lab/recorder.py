@@ -112,7 +112,7 @@ class _Ledger:
         for write in prepared.writes:
             writes.setdefault(write.buffer, []).append(WriteView(write.start, write.end, write.writer.value))
         return [
-            self._view(_Place("persistent", 0, name), tensor, live.get(name, 0), tuple(writes.get(name, ())), step)
+            self._view(_Place("persistent", 0, name), tensor, live.get(name, 0), tuple(writes.get(name, ())), step=step)
             for name, tensor in tensors.items()
         ]
 
@@ -131,7 +131,7 @@ class _Ledger:
             if (place.owner, name) not in self.origins:  # written at warm-up, or before the recorder came
                 self.origins[place.owner, name] = overwrite((), whole, BEFORE)
             writes = (whole,) if name in metadata.written else ()
-            views.append(self._view(place, tensor, count, writes, step, num_columns=widest))
+            views.append(self._view(place, tensor, count, writes, step=step, num_columns=widest))
         return views
 
     def static_views(self, event: RunEvent, num_rows: int, step: int) -> list[BufferView]:
@@ -139,7 +139,9 @@ class _Ledger:
         live = 0 if event.path is PathKind.EAGER else num_rows
         writes = (WriteView(0, live, "device_copy"),) if live else ()
         tensors = self._fixed.static if self._fixed else {}
-        return [self._view(_Place("static", 1, name), tensor, live, writes, step) for name, tensor in tensors.items()]
+        return [
+            self._view(_Place("static", 1, name), tensor, live, writes, step=step) for name, tensor in tensors.items()
+        ]
 
     def _view(
         self,
@@ -147,8 +149,8 @@ class _Ledger:
         tensor: torch.Tensor,
         live_rows: int,
         writes: tuple[WriteView, ...],
-        step: int,
         *,
+        step: int,
         num_columns: int | None = None,
     ) -> BufferView:
         key = (place.owner, place.name)

@@ -1,7 +1,5 @@
 import gzip
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +7,7 @@ import pytest
 from engine.errors import TraceError
 from lab.snapshot import equal
 from lab.trace import Trace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_steps import sample_trace
+from tests.lab.sample_steps import sample_trace
 
 
 def rewrite(path, change):

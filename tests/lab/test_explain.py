@@ -1,0 +1,110 @@
+import dataclasses
+import re
+import string
+
+import pytest
+
+from engine.errors import ConfigError
+from lab.explain import LANGUAGES, SENTENCES, Sentence, explain_step, render, sentences
+from lab.snapshot import CheckView, GraphView, OriginView, PathView, SpanView
+from tests.lab.sample_steps import decode_step, eager_step
+
+
+def ids(step):
+    return [sentence.id for sentence in sentences(step)]
+
+
+def names(template):
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name}
+
+
+def test_both_languages_word_the_same_sentences_with_the_same_arguments():
+    english, chinese = (SENTENCES[language] for language in LANGUAGES)
+    assert english.keys() == chinese.keys()
+    for name, template in english.items():
+        assert names(template) == names(chinese[name]), name
+        assert re.search(r"[\u4e00-\u9fff]", chinese[name]), name
+
+
+def test_a_replayed_step_is_told_from_schedule_to_samples():
+    step = decode_step(1, batch=2)
+    assert ids(step) == [
+        "runs.many", "generations", "exact", "chosen.replay", "simulated", "sampled", "sampled",
+    ]  # fmt: skip
+    text = explain_step(step, {step.outcome.tokens[0][1]: "the"})
+    assert text.startswith("Step 1 runs 2 requests. In generation, one row each: 0, 1. The batch of 2 fits a bucket")
+    assert "“the”" in text
+
+
+def test_an_eager_step_gives_its_reason_and_the_numbers():
+    text = explain_step(eager_step(0))
+    assert "Request 0 computes its whole prompt of 12 tokens and samples its first token." in text
+    assert "(needed: 0 contexts; got: 1)" in text
+    assert "Request 0 finishes (length). Blocks and slots come back from: 0." in text
+
+
+def test_a_reason_is_put_into_words():
+    text = explain_step(eager_step(0))
+    assert "HAS_CONTEXT_UNPROMOTED" not in text
+
+
+def test_chunks_say_whether_they_sample():
+    base = eager_step(0)
+    for span, kind in (
+        (SpanView(0, "C", 0, 8, 0), "context.part"),
+        (SpanView(0, "C", 8, 4, 1), "context.last"),
+        (SpanView(0, "C", 0, 12, 1), "context.whole"),
+    ):
+        schedule = dataclasses.replace(base.schedule, spans=(span,))
+        assert kind in ids(dataclasses.replace(base, schedule=schedule))
+    part = dataclasses.replace(base, schedule=dataclasses.replace(base.schedule, spans=(SpanView(0, "C", 16, 16, 0),)))
+    assert "Request 0 computes prompt tokens 16 to 31 and samples nothing yet." in explain_step(part)
+
+
+def test_padding_deferrals_and_promotion_are_told():
+    step = decode_step(7, batch=3)
+    path = PathView("(batch 4, draft 0, greedy)", None, 4, 3, 1, step.path.conditions)
+    schedule = dataclasses.replace(step.schedule, promoted=(2,), paused=(5,))
+    told = ids(dataclasses.replace(step, path=path, schedule=schedule))
+    assert {"padding.one", "deferral", "promoted", "paused"} <= set(told)
+    assert "needs 4, available 3" in explain_step(step)
+
+
+def test_a_stale_live_row_is_pointed_out_and_an_old_metadata_row_is_not():
+    step = decode_step(4, batch=4)
+    assert "stale" not in ids(step)
+    stale = (OriginView(0, 1, 4, "device_gather"), OriginView(1, 3, 2, "host_copy"), OriginView(3, 4, 4, "zero_fill"))
+    views = tuple(
+        dataclasses.replace(view, origins=stale) if view.name in ("input_ids", "kv_lens") else view
+        for view in step.buffers
+    )
+    text = explain_step(dataclasses.replace(step, buffers=views))
+    assert text.count("did not write") == 1
+    assert "Rows 1-2 of input_ids were read although this step did not write them." in text
+
+
+def test_a_failed_replay_check_names_both_sides():
+    step = decode_step(1)
+    graph = GraphView("replay", False, step.graph.key, 0, (CheckView("kv_lens", "0x10", "0x20", False),))
+    text = explain_step(dataclasses.replace(step, graph=graph))
+    assert "kv_lens was 0x20, captured with 0x10" in text
+    assert "simulated" not in text
+
+
+def test_an_idle_step_says_so():
+    step = decode_step(3)
+    idle = dataclasses.replace(step, schedule=dataclasses.replace(step.schedule, spans=()))
+    assert explain_step(idle).startswith("Step 3 has nothing to run.")
+
+
+def test_an_unknown_language_names_those_that_exist():
+    with pytest.raises(ConfigError, match="language must be one of en, zh, got 'fr'"):
+        render(Sentence("idle", 0, (("step", 1),)), "fr")
+
+
+def test_every_sentence_of_a_real_run_has_words(full_trace):
+    for at in range(len(full_trace)):
+        for language in LANGUAGES:
+            text = full_trace.explain(at, language)
+            assert "{" not in text
+            assert f"{full_trace.steps[at].step} " in text

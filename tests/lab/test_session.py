@@ -1,0 +1,147 @@
+import pytest
+
+from engine.config import SamplingParams
+from engine.errors import ConfigError, RequestError
+from lab.session import Planned, Session, attach, plan
+from lab.trace import Trace
+from tests.lab.tiny_runs import TINY_CONFIG, WORKLOAD
+
+SHORT = SamplingParams(max_tokens=3, ignore_eos=True)
+
+
+class Bystander:
+    def emit(self, stage, step, value):
+        raise AssertionError(stage)
+
+
+def test_requests_join_at_their_steps(full_trace):
+    base = full_trace.steps[0].step
+    arrivals = [request.arrival_step - base for request in full_trace.header.requests]
+    assert arrivals == [step for step, _ in WORKLOAD]
+    assert [request.prompt_text for request in full_trace.header.requests] == [prompt for _, prompt in WORKLOAD]
+
+
+def test_a_session_by_name_owns_its_engine_and_saves_a_trace(tmp_path):
+    with Session(
+        "tiny", prompts=["hi", [1, 2, 3]], params=[SHORT, SamplingParams(max_tokens=2)], config=TINY_CONFIG
+    ) as s:
+        first = s.step()
+        assert first.step == 0
+        assert [span.request_id for span in first.schedule.spans] == [0, 1]
+        trace = s.run()
+        llm = s.llm
+    with pytest.raises(Exception, match="closed"):
+        llm.step()
+    assert s.is_finished
+    assert s.step() is None
+    assert [len(output.token_ids) for output in s.outputs] == [3, 2]
+    header = Trace.load(trace.save(tmp_path / "s.trace.json.gz")).header
+    assert header.model.name == "tiny"
+    assert header.buckets == (1, 2, 4)
+    assert header.device.graph_backend == "tape"
+    assert header.device.simulated
+    assert len(header.warmup.captures) == 6
+    assert header.config["max_seq_len"] == 128
+    assert [request.params["max_tokens"] for request in header.requests] == [3, 2]
+    assert header.pieces[ord("h")] == "h"
+
+
+def test_an_idle_session_lets_the_next_request_join_early(tiny_llm):
+    with Session(tiny_llm, prompts=[(0, "a"), (50, "b")], params=SamplingParams(max_tokens=1)) as s:
+        trace = s.run()
+    assert len(trace) == 2
+    assert len(s.outputs) == 2
+
+
+def test_run_stops_at_its_cap(tiny_llm):
+    with Session(tiny_llm, prompts=["abc"], params=SHORT) as s:
+        assert len(s.run(max_steps=2)) == 2
+        assert len(s.run()) == 3
+
+
+def test_plan_reads_texts_ids_and_arrivals():
+    own = SamplingParams(max_tokens=9)
+    prompts = ["text", [1, 2], (7, 8, 9), (4, "late"), (5, (1, 2)), (6, "own", own)]
+    assert plan(prompts, SHORT) == [
+        Planned(0, "text", SHORT),
+        Planned(0, [1, 2], SHORT),
+        Planned(0, (7, 8, 9), SHORT),
+        Planned(4, "late", SHORT),
+        Planned(5, (1, 2), SHORT),
+        Planned(6, "own", own),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "params", "message"),
+    [
+        ([], None, "at least one prompt"),
+        ("hello", None, r"write \['hello'\]"),
+        (["a", "b"], [SHORT], "one for each of 2 prompts, got 1"),
+        ([(-1, "a")], None, "an arrival step must be an integer of at least 0, got -1"),
+        ([(True, "a")], None, "an arrival step must be an integer of at least 0, got True"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_one_clear_error(prompts, params, message):
+    with pytest.raises(RequestError, match=message):
+        plan(prompts, params)
+
+
+def test_a_bad_prompt_takes_the_recorder_off_again(tiny_llm):
+    with pytest.raises(RequestError, match="at least one token"):
+        Session(tiny_llm, prompts=[""])
+    assert tiny_llm.probe is None
+
+
+def test_a_config_beside_an_engine_is_refused(tiny_llm):
+    with pytest.raises(ConfigError, match="leave config out"):
+        Session(tiny_llm, prompts=["a"], config=TINY_CONFIG)
+
+
+def test_attach_records_what_somebody_else_runs(tiny_llm):
+    with attach(tiny_llm) as recorder:
+        tiny_llm.generate(["one", "two"], SHORT)
+    tiny_llm.generate("three", SHORT)
+    assert tiny_llm.probe is None
+    assert len(recorder.trace) == 3
+    assert [request.prompt_text for request in recorder.trace.header.requests] == ["one", "two"]
+
+
+def test_attach_is_taken_off_after_an_exception(tiny_llm):
+    with pytest.raises(KeyError), attach(tiny_llm):
+        raise KeyError
+    assert tiny_llm.probe is None
+
+
+def test_attaching_twice_shares_the_recorder_until_the_outer_block_ends(tiny_llm):
+    with attach(tiny_llm) as outer:
+        with attach(tiny_llm) as inner:
+            assert inner is outer
+        assert tiny_llm.probe is outer
+    assert tiny_llm.probe is None
+
+
+def test_another_observer_is_never_pushed_aside(tiny_llm):
+    bystander = Bystander()
+    tiny_llm.set_probe(bystander)
+    try:
+        with pytest.raises(ConfigError, match="an engine has one observer"), attach(tiny_llm):
+            raise AssertionError
+        assert tiny_llm.probe is bystander
+    finally:
+        tiny_llm.set_probe(None)
+
+
+def test_another_mode_needs_its_own_block(tiny_llm):
+    light, full = attach(tiny_llm, "light"), attach(tiny_llm, "full")
+    with light, pytest.raises(ConfigError, match="a recorder in light mode"), full:
+        raise AssertionError
+
+
+def test_closing_the_engine_inside_the_block_is_fine():
+    from engine.llm import LLM
+
+    llm = LLM("tiny", TINY_CONFIG)
+    with attach(llm):
+        llm.close()
+    assert llm.has_unfinished is False
