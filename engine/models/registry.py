@@ -18,7 +18,7 @@ from engine.models.config import ModelConfig
 from engine.models.llama import CausalLM
 from engine.models.loading.cache import Converted, converted_path, load_converted, store_converted
 from engine.models.loading.fingerprint import weight_hash
-from engine.models.loading.gguf import read_gguf
+from engine.models.loading.gguf import GGUFFile
 from engine.models.loading.huggingface import read_folder
 from engine.models.loading.safetensors import weight_files
 from engine.models.loading.tokenizer import BPETokenizer, tokenizer_from_gguf
@@ -60,9 +60,7 @@ def _load_tiny(spec: DeviceSpec, seed: int, max_seq_len: int | None) -> LoadedMo
     return LoadedModel("tiny", TINY_CONFIG, model, tiny_tokenizer(), digest.hexdigest()[:16])
 
 
-def load_model(
-    name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_len: int | None = None
-) -> LoadedModel:
+def load_model(name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_len: int | None = None) -> LoadedModel:
     """Load a model for a device.
 
     name_or_path: "tiny", "smollm2-135m", a .gguf file or a Hugging Face folder. seed: of tiny's weights.
@@ -105,13 +103,14 @@ def _find(name_or_path: str) -> Path:
 
 
 def _read_gguf_cached(path: Path, dtype: torch.dtype) -> Converted:
-    """Map the converted copy, or dequantise and leave one for the next time."""
+    """Map the converted copy; the first time, dequantise into one, or into memory when none can be kept."""
     cached_path = converted_path(path, dtype)
     converted = load_converted(cached_path)
     if converted is None:
-        contents = read_gguf(path, dtype)
-        converted = Converted(contents.config, contents.weights, tokenizer_from_gguf(contents.vocabulary))
-        if store_converted(cached_path, converted, source=path, dtype=dtype):
-            # The mapped pages replace the private ones, so that both ways of loading cost the same memory.
-            converted = load_converted(cached_path) or converted
+        file = GGUFFile(path)
+        tokenizer = tokenizer_from_gguf(file.vocabulary())
+        if store_converted(cached_path, file.config, tokenizer, file.weights(dtype), dtype=dtype):
+            converted = load_converted(cached_path)
+        if converted is None:
+            converted = Converted(file.config, dict(file.weights(dtype)), tokenizer)
     return converted

@@ -8,26 +8,30 @@ source, dtype and format. A file that fails a check counts as absent and is writ
 
 import contextlib
 import dataclasses
+import glob
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import torch
 
 from engine.models.catalog import cache_dir
 from engine.models.config import ModelConfig, config_from_dict
 from engine.models.loading.fingerprint import weight_hash
+from engine.models.loading.layout import weight_shapes
 from engine.models.loading.tokenizer import SavedTokenizer
 from engine.models.tokenizer import SpecialTokens
 
 FORMAT_VERSION: Final = 1
 _ALIGNMENT = 4096  # the first tensor starts on a page, and the sizes of matrices keep the others on cache lines
+_NO_CHECKSUM = "0" * 8
 _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 
 
@@ -45,13 +49,8 @@ def converted_path(source: Path, dtype: torch.dtype) -> Path:
     stat = source.stat()
     facts = (weight_hash([source]), stat.st_size, stat.st_mtime_ns, str(dtype), FORMAT_VERSION)
     key = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-    return cache_dir() / "converted" / f"{_family(source, dtype)}{key}.safetensors"
-
-
-def _family(source: Path, dtype: torch.dtype) -> str:
-    """Begin the file name that all versions of one source and dtype share, so that old ones can be removed."""
     place = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:8]
-    return f"{source.stem[:60]}-{place}-{_NAMES[dtype]}-"
+    return cache_dir() / "converted" / f"{source.stem[:60]}-{place}-{_NAMES[dtype]}-{key}.safetensors"
 
 
 def load_converted(path: Path) -> Converted | None:
@@ -63,7 +62,7 @@ def load_converted(path: Path) -> Converted | None:
     try:
         with safe_open(path, framework="pt") as file:
             header: dict[str, str] = file.metadata() or {}
-            checksums: dict[str, int] = json.loads(header["checksums"])
+            checksums: dict[str, str] = json.loads(header["checksums"])
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         if {name: _checksum(tensor) for name, tensor in weights.items()} != checksums:
             return None
@@ -73,64 +72,89 @@ def load_converted(path: Path) -> Converted | None:
         return None
 
 
-def store_converted(path: Path, converted: Converted, *, source: Path, dtype: torch.dtype) -> bool:
-    """Write a cache file, whole or not at all. Gives False when that was impossible."""
-    needed = sum(tensor.nbytes + _ALIGNMENT for tensor in converted.weights.values())
+def store_converted(
+    path: Path,
+    config: ModelConfig,
+    tokenizer: SavedTokenizer,
+    weights: Iterator[tuple[str, torch.Tensor]],
+    *,
+    dtype: torch.dtype,
+) -> bool:
+    """Write a cache file, whole or not at all; weights pass through one by one. Gives False when it cannot be written.
+
+    path: what ``converted_path`` gave; files of the same source that it supersedes are removed.
+    Raises: what reading the weights raises, apart from OSError.
+    """
+    header = _header(config, tokenizer, dtype)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(path.parent).free < 2 * needed:
+        if shutil.disk_usage(path.parent).free < 2 * header.num_bytes:
             return False
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
         temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
-                _write(file, converted)
+                _write(file, header, weights)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        _remove_older(path, _family(source, dtype))
+        _remove_older(path)
     except OSError:
         return False
     return True
 
 
-def _remove_older(current: Path, family: str) -> None:
-    for other in current.parent.glob(f"{family}*.safetensors"):
+def _remove_older(current: Path) -> None:
+    """Remove files that differ in the key only: the same source and dtype, as they were before."""
+    family = current.name.rpartition("-")[0]
+    for other in current.parent.glob(f"{glob.escape(family)}-*.safetensors"):
         if other != current:
             with contextlib.suppress(OSError):  # another process may be removing it too
                 other.unlink()
 
 
-def _write(file: Any, converted: Converted) -> None:
-    """Write the safetensors format by hand, since the library does not align tensors to pages."""
-    entries: dict[str, Any] = {
-        "__metadata__": {
-            "checksums": json.dumps({name: _checksum(tensor) for name, tensor in converted.weights.items()}),
-            "config": json.dumps(converted.config.to_dict()),
-            "tokenizer": _tokenizer_to_json(converted.tokenizer),
-        }
-    }
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Header:
+    """The safetensors header, made by hand: the library neither aligns to pages nor writes tensor by tensor."""
+
+    entries: dict[str, Any]
+    num_bytes: int
+
+    def encode(self, checksums: Mapping[str, str]) -> bytes:
+        """Give the bytes before the data. They are as many for any checksums, so that these can follow later."""
+        metadata = self.entries["__metadata__"] | {"checksums": json.dumps(checksums)}
+        header = json.dumps(self.entries | {"__metadata__": metadata}).encode()
+        header += b" " * (-(len(header) + 8) % _ALIGNMENT)
+        return len(header).to_bytes(8, "little") + header
+
+
+def _header(config: ModelConfig, tokenizer: SavedTokenizer, dtype: torch.dtype) -> _Header:
+    metadata = {"config": json.dumps(config.to_dict()), "tokenizer": _tokenizer_to_json(tokenizer)}
+    entries: dict[str, Any] = {"__metadata__": metadata}
     offset = 0
-    for name, tensor in converted.weights.items():
-        entries[name] = {
-            "dtype": _NAMES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [offset, offset + tensor.nbytes],
-        }
-        offset += tensor.nbytes
-    header = json.dumps(entries).encode()
-    header += b" " * (-(len(header) + 8) % _ALIGNMENT)
-    file.write(len(header).to_bytes(8, "little") + header)
-    for tensor in converted.weights.values():
+    for name, shape in weight_shapes(config).items():
+        end = offset + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [offset, end]}
+        offset = end
+    return _Header(entries, offset)
+
+
+def _write(file: BinaryIO, header: _Header, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
+    checksums = {name: _NO_CHECKSUM for name in header.entries if name != "__metadata__"}
+    file.write(header.encode(checksums))
+    for name, tensor in weights:
+        checksums[name] = _checksum(tensor)
         file.write(_bytes_of(tensor))
+    file.seek(0)
+    file.write(header.encode(checksums))
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.contiguous().view(torch.uint8).numpy()).cast("B")
 
 
-def _checksum(tensor: torch.Tensor) -> int:
-    return zlib.crc32(_bytes_of(tensor))
+def _checksum(tensor: torch.Tensor) -> str:
+    return f"{zlib.crc32(_bytes_of(tensor)):08x}"
 
 
 def _tokenizer_to_json(tokenizer: SavedTokenizer) -> str:

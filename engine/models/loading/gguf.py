@@ -5,19 +5,18 @@ float32. Does not: build tokenizers (``loading/tokenizer.py``), keep a converted
 compute on quantised weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
 """
 
-import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+import numpy as np
 import torch
 
 from engine.errors import ModelError
 from engine.models.config import ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind
-from engine.models.loading.layout import Shape, read_weights
+from engine.models.loading.gguf_header import StoredTensor, read_header
+from engine.models.loading.layout import read_weights
 from engine.models.loading.tokenizer import GGUFVocabulary
-
-if TYPE_CHECKING:
-    from gguf import GGUFReader, ReaderTensor
 
 SUPPORTED_TYPES: Final = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q6_K")
 _SLICE_ELEMENTS = 1 << 22
@@ -40,91 +39,63 @@ _LAYER_NAMES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GGUFContents:
-    """What a file holds, in the engine's terms."""
+class GGUFFile:
+    """An open GGUF file, questions asked in the engine's terms.
 
-    config: ModelConfig
-    weights: dict[str, torch.Tensor]
-    vocabulary: GGUFVocabulary
-
-
-def read_gguf(path: Path, dtype: torch.dtype) -> GGUFContents:
-    """Read a whole file.
-
-    Raises: ModelError when the file is no GGUF, is damaged, or holds an architecture, tensor type or feature that
-    the engine does not run; the message names it.
+    Raises: ModelError, at opening or at any question, when the file is no GGUF, is damaged, or holds an
+    architecture, tensor type or feature that the engine does not run; the message names it.
     """
-    _check_magic(path)
-    from gguf import GGUFReader
 
-    # The package has no error type of its own: damage shows as whatever the parsing stumbles over.
-    try:
-        file = _File(path, GGUFReader(str(path)))
-        config = file.config()
-        return GGUFContents(config, read_weights(config, file.part_reader(config, dtype)), file.vocabulary())
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-        if isinstance(error, ModelError):
-            raise
-        message = f"{path} is truncated or damaged ({type(error).__name__}: {error}); download it again"
-        raise ModelError(message) from error
-
-
-def _check_magic(path: Path) -> None:
-    with path.open("rb") as file:
-        magic = file.read(4)
-    if magic != b"GGUF":
-        message = f"{path} is not a GGUF file: it must begin with b'GGUF', got {magic!r}"
-        raise ModelError(message)
-
-
-class _File:
-    """An open reader, with the engine's questions to it."""
-
-    def __init__(self, path: Path, reader: "GGUFReader") -> None:
+    def __init__(self, path: Path) -> None:
+        """Open and index the file; tensor data stay on disk."""
         self.path = path
-        self.reader = reader
-        self.tensors: dict[str, ReaderTensor] = {tensor.name: tensor for tensor in reader.tensors}
+        self._header = read_header(path)
+        self.config = self._parse_config()
 
-    def value(self, key: str, default: object = None) -> object:
-        field = self.reader.get_field(key)
-        return default if field is None else field.contents()
+    def _value(self, key: str, default: Any = None) -> Any:
+        return self._header.values.get(key, default)
 
-    def required(self, key: str) -> object:
-        value = self.value(key)
-        if value is None:
+    def _required(self, key: str) -> Any:
+        if key not in self._header.values:
             message = f"{self.path} lacks the key {key!r}, which a llama-architecture GGUF must have"
+            raise ModelError(message)
+        return self._header.values[key]
+
+    def _integer(self, key: str, default: int | None = None) -> int:
+        value = self._required(key) if default is None else self._value(key, default)
+        if not isinstance(value, int) or value < 1:
+            message = f"{self.path} must set {key} to a positive integer, got {value!r}"
             raise ModelError(message)
         return value
 
-    def config(self) -> ModelConfig:
-        architecture = self.required("general.architecture")
+    def _parse_config(self) -> ModelConfig:
+        architecture = self._required("general.architecture")
         if architecture != "llama":
             message = f"{self.path} has architecture {architecture!r}; GGUF files must have 'llama'"
             raise ModelError(message)
         self._check_features()
-        num_heads = int(self.required("llama.attention.head_count"))
-        hidden_size = int(self.required("llama.embedding_length"))
-        head_size = int(self.value("llama.attention.key_length", hidden_size // num_heads))
+        num_heads = self._integer("llama.attention.head_count")
+        hidden_size = self._integer("llama.embedding_length")
+        head_size = self._integer("llama.attention.key_length", hidden_size // num_heads)
         self._require_equal("llama.rope.dimension_count", head_size)
         self._require_equal("llama.attention.value_length", head_size)
         return ModelConfig(
             architecture="llama",
-            vocab_size=int(self._tensor("token_embd.weight").shape[1]),
+            vocab_size=self._tensor("token_embd.weight").shape[0],
             hidden_size=hidden_size,
-            intermediate_size=int(self.required("llama.feed_forward_length")),
-            num_layers=int(self.required("llama.block_count")),
+            intermediate_size=self._integer("llama.feed_forward_length"),
+            num_layers=self._integer("llama.block_count"),
             num_heads=num_heads,
-            num_kv_heads=int(self.value("llama.attention.head_count_kv", num_heads)),
+            num_kv_heads=self._integer("llama.attention.head_count_kv", num_heads),
             head_size=head_size,
-            rms_norm_eps=float(self.required("llama.attention.layer_norm_rms_epsilon")),
-            max_position=int(self.required("llama.context_length")),
+            rms_norm_eps=float(self._required("llama.attention.layer_norm_rms_epsilon")),
+            max_position=self._integer("llama.context_length"),
             rope=self._rope(),
             features=ModelFeatures(
-                tie_word_embeddings="output.weight" not in self.tensors,
-                qkv_bias="blk.0.attn_q.bias" in self.tensors,
-                output_bias="blk.0.attn_output.bias" in self.tensors,
-                mlp_bias="blk.0.ffn_gate.bias" in self.tensors,
+                tie_word_embeddings="output.weight" not in self._header.tensors,
+                qkv_bias="blk.0.attn_q.bias" in self._header.tensors,
+                output_bias="blk.0.attn_output.bias" in self._header.tensors,
+                mlp_bias="blk.0.ffn_gate.bias" in self._header.tensors,
             ),
         )
 
@@ -135,86 +106,93 @@ class _File:
             ("split.count", 1),
             ("llama.attention.scale", 0.0),
         ):
-            if self.value(key, neutral) not in (neutral, 0):
-                message = f"{self.path} sets {key}={self.value(key)!r}, which is not supported (only {neutral})"
+            if self._value(key, neutral) not in (neutral, 0):
+                message = f"{self.path} sets {key}={self._value(key)!r}, which is not supported (only {neutral})"
                 raise ModelError(message)
 
     def _require_equal(self, key: str, expected: int) -> None:
-        got = self.value(key, expected)
+        got = self._value(key, expected)
         if got != expected:
             message = f"{self.path} sets {key}={got!r}; only the head size, {expected}, is supported"
             raise ModelError(message)
 
     def _rope(self) -> RopeConfig:
-        kind = self.value("llama.rope.scaling.type", "none")
+        kind = self._value("llama.rope.scaling.type", "none")
         if kind not in ("none", "linear"):
             message = f"{self.path} sets llama.rope.scaling.type={kind!r}; supported are 'none' and 'linear'"
             raise ModelError(message)
         factors: tuple[float, ...] = ()
-        if "rope_freqs.weight" in self.tensors:
-            factors = tuple(float(x) for x in self.tensors["rope_freqs.weight"].data)
+        if "rope_freqs.weight" in self._header.tensors:
+            factors = tuple(self._header.tensors["rope_freqs.weight"].data.view(np.float32).ravel().tolist())
         return RopeConfig(
-            theta=float(self.value("llama.rope.freq_base", 10000.0)),
+            theta=float(self._value("llama.rope.freq_base", 10000.0)),
             kind=RopeScalingKind(kind),
-            factor=float(self.value("llama.rope.scaling.factor", 1.0)),
+            factor=float(self._value("llama.rope.scaling.factor", 1.0)),
             explicit_factors=factors,
         )
 
-    def _tensor(self, name: str) -> "ReaderTensor":
-        if name not in self.tensors:
+    def _tensor(self, name: str) -> StoredTensor:
+        if name not in self._header.tensors:
             message = f"{self.path} lacks the tensor {name!r}"
             raise ModelError(message)
-        return self.tensors[name]
+        return self._header.tensors[name]
 
-    def part_reader(self, config: ModelConfig, dtype: torch.dtype):  # noqa: ANN202
-        """Give a ReadPart over this file."""
+    def weights(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
+        """Dequantise one engine weight after the other. Order and names: ``loading/layout.py``."""
 
-        def read_part(part: str, shape: Shape) -> torch.Tensor:
+        def read_part(part: str, goal: torch.Tensor) -> None:
             tensor = self._tensor(_file_name(part))
-            got = tuple(int(n) for n in reversed(tensor.shape))
-            if got != shape:
-                message = f"{self.path}: tensor {tensor.name!r} must have shape {shape}, got {got}"
+            if tensor.shape != tuple(goal.shape):
+                message = f"{self.path}: tensor {tensor.name!r} must have shape {tuple(goal.shape)}, got {tensor.shape}"
                 raise ModelError(message)
-            weight = self._dequantize(tensor, shape, dtype)
             kind = part.split(".")[-2]
-            num_heads = {"q": config.num_heads, "k": config.num_kv_heads}.get(kind)
-            return weight if num_heads is None else _pairs_to_halves(weight, num_heads)
+            num_heads = {"q": self.config.num_heads, "k": self.config.num_kv_heads}.get(kind)
+            if num_heads is None:
+                self._dequantize(tensor, goal)
+            else:
+                stored = torch.empty_like(goal)
+                self._dequantize(tensor, stored)
+                goal.copy_(_pairs_to_halves(stored, num_heads))
 
-        return read_part
+        return read_weights(self.config, dtype, read_part)
 
-    def _dequantize(self, tensor: "ReaderTensor", shape: Shape, dtype: torch.dtype) -> torch.Tensor:
+    def _dequantize(self, tensor: StoredTensor, goal: torch.Tensor) -> None:
+        from gguf import GGMLQuantizationType
         from gguf.quants import dequantize
 
-        type_name = tensor.tensor_type.name
-        if type_name not in SUPPORTED_TYPES:
+        if tensor.type_name not in SUPPORTED_TYPES:
             message = (
-                f"{self.path}: tensor {tensor.name!r} has type {type_name}; supported are {', '.join(SUPPORTED_TYPES)}"
+                f"{self.path}: tensor {tensor.name!r} has type {tensor.type_name}; "
+                f"supported are {', '.join(SUPPORTED_TYPES)}"
             )
             raise ModelError(message)
-        weight = torch.empty(shape, dtype=dtype)
-        rows = max(1, _SLICE_ELEMENTS // shape[-1]) if len(shape) > 1 else shape[0]
-        for start in range(0, shape[0], rows):
-            values = dequantize(tensor.data[start : start + rows], tensor.tensor_type)
-            weight[start : start + rows] = torch.from_numpy(values)
-        return weight
+        kind = GGMLQuantizationType[tensor.type_name]
+        rows = goal.view(tensor.data.shape[0], -1)
+        step = max(1, _SLICE_ELEMENTS // rows.shape[1])
+        for start in range(0, rows.shape[0], step):
+            values = dequantize(tensor.data[start : start + step], kind)
+            rows[start : start + step] = torch.from_numpy(np.require(values, requirements="W"))
 
     def vocabulary(self) -> GGUFVocabulary:
+        """Read the tokenizer's part of the file."""
+
         def integer(key: str) -> int | None:
-            value = self.value(f"tokenizer.ggml.{key}")
+            value = self._value(f"tokenizer.ggml.{key}")
             return None if value is None else int(value)
 
+        ends = map(integer, ("eos_token_id", "eot_token_id", "eom_token_id"))
         return GGUFVocabulary(
-            model=str(self.required("tokenizer.ggml.model")),
-            pre=str(self.value("tokenizer.ggml.pre", "")),
-            tokens=tuple(self.required("tokenizer.ggml.tokens")),
-            token_types=tuple(self.value("tokenizer.ggml.token_type", ())),
-            merges=tuple(self.value("tokenizer.ggml.merges", ())),
-            scores=tuple(self.value("tokenizer.ggml.scores", ())),
+            model=str(self._required("tokenizer.ggml.model")),
+            pre=str(self._value("tokenizer.ggml.pre", "")),
+            tokens=tuple(self._required("tokenizer.ggml.tokens")),
+            token_types=tuple(self._value("tokenizer.ggml.token_type", ())),
+            merges=tuple(self._value("tokenizer.ggml.merges", ())),
+            scores=tuple(self._value("tokenizer.ggml.scores", ())),
             bos_token_id=integer("bos_token_id"),
-            eos_token_ids=tuple(i for i in map(integer, ("eos_token_id", "eot_token_id", "eom_token_id")) if i is not None),
-            add_bos=bool(self.value("tokenizer.ggml.add_bos_token", False)),
-            add_space_prefix=bool(self.value("tokenizer.ggml.add_space_prefix", True)),
-            chat_template=self.value("tokenizer.chat_template"),
+            eos_token_ids=tuple(i for i in ends if i is not None),
+            add_bos=bool(self._value("tokenizer.ggml.add_bos_token", default=False)),
+            add_space_prefix=bool(self._value("tokenizer.ggml.add_space_prefix", default=True)),
+            chat_template=self._value("tokenizer.chat_template"),
         )
 
 

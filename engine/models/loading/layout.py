@@ -13,7 +13,7 @@ import torch
 from engine.models.config import ModelConfig
 
 Shape = tuple[int, ...]
-ReadPart = Callable[[str, Shape], torch.Tensor]  # part name, shape it must have -> the tensor in the wanted dtype
+ReadPart = Callable[[str, torch.Tensor], None]  # part name, where its values go (with the shape that it must have)
 
 
 def _layer_parts(config: ModelConfig) -> Iterator[tuple[str, tuple[tuple[str, Shape], ...]]]:
@@ -38,19 +38,39 @@ def _layer_parts(config: ModelConfig) -> Iterator[tuple[str, tuple[tuple[str, Sh
         yield "down.bias", (("down.bias", (hidden,)),)
 
 
-def read_weights(config: ModelConfig, read_part: ReadPart) -> dict[str, torch.Tensor]:
-    """Read every part once and join those that belong together.
+def weight_parts(config: ModelConfig) -> dict[str, tuple[tuple[str, Shape], ...]]:
+    """Plan a model: each engine weight, and the parts that it is made of with their shapes, in row order.
 
-    Order: as in the file, layer by layer, so that a missing part of an early layer is named first.
-    Raises: whatever read_part raises for a missing or misshapen tensor.
+    Order: embedding, layers, norm, head, so that of several missing parts the first is named.
     """
     embedding_shape = (config.vocab_size, config.hidden_size)
-    weights = {"embedding.weight": read_part("embedding.weight", embedding_shape)}
+    plan = {"embedding.weight": (("embedding.weight", embedding_shape),)}
     for i in range(config.num_layers):
         for name, parts in _layer_parts(config):
-            tensors = [read_part(f"layers.{i}.{part}", shape) for part, shape in parts]
-            weights[f"layers.{i}.{name}"] = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-    weights["norm.weight"] = read_part("norm.weight", (config.hidden_size,))
+            plan[f"layers.{i}.{name}"] = tuple((f"layers.{i}.{part}", shape) for part, shape in parts)
+    plan["norm.weight"] = (("norm.weight", (config.hidden_size,)),)
     if not config.tie_word_embeddings:
-        weights["lm_head.weight"] = read_part("lm_head.weight", embedding_shape)
-    return weights
+        plan["lm_head.weight"] = (("lm_head.weight", embedding_shape),)
+    return plan
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Give the shape of every engine weight."""
+    return {
+        name: (sum(shape[0] for _, shape in parts), *parts[0][1][1:]) for name, parts in weight_parts(config).items()
+    }
+
+
+def read_weights(config: ModelConfig, dtype: torch.dtype, read_part: ReadPart) -> Iterator[tuple[str, torch.Tensor]]:
+    """Read every part straight into its rows of the weight that it belongs to; one weight at a time is made.
+
+    Raises: whatever read_part raises for a missing or misshapen tensor.
+    """
+    shapes = weight_shapes(config)
+    for name, parts in weight_parts(config).items():
+        weight = torch.empty(shapes[name], dtype=dtype)
+        start = 0
+        for part, shape in parts:
+            read_part(part, weight[start : start + shape[0]])
+            start += shape[0]
+        yield name, weight

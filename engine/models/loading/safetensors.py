@@ -12,7 +12,7 @@ import torch
 
 from engine.errors import ModelError
 from engine.models.config import ModelConfig
-from engine.models.loading.layout import Shape, read_weights
+from engine.models.loading.layout import read_weights
 
 _INDEX: Final = "model.safetensors.index.json"
 _SINGLE: Final = "model.safetensors"
@@ -84,7 +84,8 @@ def read_safetensors(folder: Path, config: ModelConfig, dtype: torch.dtype) -> d
             message = f"{path} is not a readable safetensors file ({error}); download it again"
             raise ModelError(message) from error
 
-    def read_part(part: str, shape: Shape) -> torch.Tensor:
+    def read_part(part: str, goal: torch.Tensor) -> None:
+        shape = tuple(goal.shape)
         name = _file_name(part)
         if name not in handles:
             message = f"{folder} lacks the tensor {name!r} of shape {shape}"
@@ -97,9 +98,9 @@ def read_safetensors(folder: Path, config: ModelConfig, dtype: torch.dtype) -> d
         if tensor.dtype not in _FLOATS:
             message = f"{folder}: tensor {name!r} has type {tensor.dtype}; supported are float32, bfloat16 and float16"
             raise ModelError(message)
-        return tensor.to(dtype)
+        goal.copy_(tensor)
 
-    return read_weights(config, read_part)
+    return dict(read_weights(config, dtype, read_part))
 
 
 def _file_name(part: str) -> str:

@@ -171,7 +171,9 @@ def _sentencepiece_encoder(vocabulary: GGUFVocabulary) -> "tokenizers.Tokenizer"
     from tokenizers import Tokenizer, decoders, models, normalizers
 
     ids = {token: i for i, token in enumerate(vocabulary.tokens)}
-    unknown = next((t for t, kind in zip(vocabulary.tokens, vocabulary.token_types, strict=False) if kind == _UNKNOWN), None)
+    unknown = next(
+        (t for t, kind in zip(vocabulary.tokens, vocabulary.token_types, strict=False) if kind == _UNKNOWN), None
+    )
     model = models.BPE(
         vocab=ids, merges=_merges_by_score(ids, vocabulary.scores), unk_token=unknown, fuse_unk=True, byte_fallback=True
     )
@@ -200,7 +202,9 @@ def _add_special_tokens(encoder: "tokenizers.Tokenizer", vocabulary: GGUFVocabul
     from tokenizers import AddedToken
 
     kinds = vocabulary.token_types
-    marked = [(i, t) for i, t in enumerate(vocabulary.tokens) if i < len(kinds) and kinds[i] in (_CONTROL, _USER_DEFINED)]
+    marked = [
+        (i, t) for i, t in enumerate(vocabulary.tokens) if i < len(kinds) and kinds[i] in (_CONTROL, _USER_DEFINED)
+    ]
     control = {i for i, _ in marked if kinds[i] == _CONTROL}
     encoder.add_tokens([AddedToken(t, special=i in control, normalized=False) for i, t in marked])
     return SpecialTokens(
