@@ -8,7 +8,7 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.smollm2]
 
 NOTEBOOK = "walkthroughs/01_one_step_ten_stages.ipynb"
-STEPPER = '[data-ready="1"]'
+STEPPER = '.stepscope[data-ready="1"]'
 MAX_KERNEL_BYTES = int(1.6 * 2**30)
 MAX_P95_MS = 100
 KEY_PRESSES = 60
