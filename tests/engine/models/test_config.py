@@ -1,0 +1,23 @@
+import json
+
+from engine.models.config import ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind, config_from_dict
+
+
+def test_a_config_survives_a_round_trip_through_json():
+    config = ModelConfig(
+        architecture="llama",
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=96,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_size=16,
+        rms_norm_eps=1e-5,
+        max_position=512,
+        rope=RopeConfig(theta=5e5, kind=RopeScalingKind.LLAMA3, factor=8.0, explicit_factors=(1.0, 2.0)),
+        features=ModelFeatures(tie_word_embeddings=True, qk_norm=True),
+    )
+    assert config_from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert config.tie_word_embeddings
+    assert (config.query_size, config.kv_size) == (64, 32)
