@@ -63,6 +63,7 @@ def test_the_import_contract_lists_every_torch_free_module():
     parser = configparser.ConfigParser()
     parser.read(ROOT / ".importlinter", encoding="utf-8")
     listed = parser["importlinter:contract:torch-free"]["source_modules"].split()
-    covers = [name for name in (*_engine_modules(), *_lab_modules()) if name != "lab"]
+    # A command loads the engine when it runs, which a static contract cannot tell from importing it.
+    covers = [n for n in (*_engine_modules(), *_lab_modules()) if n != "lab" and not n.startswith("lab.cli")]
     missing = [m for m in covers if not any(m == entry or m.startswith(entry + ".") for entry in listed)]
     assert not missing, f".importlinter does not keep torch out of {missing}"
