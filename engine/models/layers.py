@@ -16,6 +16,8 @@ from torch.nn import functional
 from engine.attention.interface import AttentionMetadata
 from engine.device import DeviceSpec
 from engine.models.config import ModelConfig
+from engine.ops.gated_mlp import gated_mlp
+from engine.ops.linear import linear
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def frozen_parameter(tensor: torch.Tensor) -> nn.Parameter:
 
 
 class Linear(nn.Module):
-    """y = x W^T + b. Shapes: weight [out, in], x [N, in] -> [N, out]."""
+    """y = x W^T + b (+ residual). Shapes: weight [out, in], x and residual [N, in] and [N, out] -> [N, out]."""
 
     def __init__(self, weights: LayerWeights, name: str) -> None:
         super().__init__()
@@ -49,9 +51,9 @@ class Linear(nn.Module):
         self.weight = frozen_parameter(weights.take(f"{name}.weight"))
         self.bias = None if bias is None else frozen_parameter(bias)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Shapes: x [N, in] -> [N, out]."""
-        return functional.linear(x, self.weight, self.bias)
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        """Shapes: x [N, in], residual [N, out] -> [N, out]."""
+        return linear(x, self.weight, self.bias, residual)
 
 
 class RMSNorm(nn.Module):
@@ -90,8 +92,10 @@ class Attention(nn.Module):
         rotation: tuple[torch.Tensor, torch.Tensor],
         positions: torch.Tensor,
         attn_metadata: AttentionMetadata,
+        *,
+        residual: torch.Tensor,
     ) -> torch.Tensor:
-        """Shapes: x [N, M], rotation two of [N, 1, D], positions [N] int32 -> [N, M]."""
+        """Shapes: x and residual [N, M], rotation two of [N, 1, D], positions [N] int32 -> [N, M]."""
         num_rotated = self.num_heads + self.num_kv_heads
         qkv = self.qkv(x).view(-1, num_rotated + self.num_kv_heads, self.head_size)
         query_key = qkv[:, :num_rotated]
@@ -102,11 +106,11 @@ class Attention(nn.Module):
         attended = attn_metadata.attend(
             self.layer, query_key[:, : self.num_heads], query_key[:, self.num_heads :], qkv[:, num_rotated:], positions
         )
-        return self.o(attended.reshape(-1, self.num_heads * self.head_size))
+        return self.o(attended.reshape(-1, self.num_heads * self.head_size), residual)
 
 
 class GatedMLP(nn.Module):
-    """down(silu(gate(x)) * up(x)), gate and up in one matrix. Shapes: [N, M] -> [N, M]."""
+    """down(silu(gate(x)) * up(x)) (+ residual), gate and up in one matrix. Shapes: [N, M] -> [N, M]."""
 
     def __init__(self, config: ModelConfig, weights: LayerWeights) -> None:
         super().__init__()
@@ -114,10 +118,12 @@ class GatedMLP(nn.Module):
         self.gate_up = Linear(weights, "gate_up")
         self.down = Linear(weights, "down")
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """Shapes: [N, M] -> [N, M]."""
+        if self.gate_up.bias is None and self.down.bias is None:
+            return gated_mlp(x, self.gate_up.weight, self.down.weight, residual)
         gate_up = self.gate_up(x)
-        return self.down(functional.silu(gate_up[:, : self.width]) * gate_up[:, self.width :])
+        return self.down(functional.silu(gate_up[:, : self.width]) * gate_up[:, self.width :], residual)
 
 
 class DecoderLayer(nn.Module):
@@ -138,5 +144,5 @@ class DecoderLayer(nn.Module):
         attn_metadata: AttentionMetadata,
     ) -> torch.Tensor:
         """Shapes: x [N, M] -> [N, M]."""
-        x = x + self.attention(self.attention_norm(x), rotation, positions, attn_metadata)
-        return x + self.mlp(self.mlp_norm(x))
+        x = self.attention(self.attention_norm(x), rotation, positions, attn_metadata, residual=x)
+        return self.mlp(self.mlp_norm(x), x)

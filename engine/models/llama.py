@@ -16,6 +16,7 @@ from engine.device import DeviceSpec
 from engine.models.config import ModelConfig
 from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
 from engine.models.rope import rope_tables
+from engine.ops.linear import linear
 
 
 class CausalLM(nn.Module):
@@ -64,5 +65,5 @@ class CausalLM(nn.Module):
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Score the vocabulary. Shapes: hidden [R, M] -> [R, V] float32."""
-        logits = functional.linear(hidden, self.embedding) if self.lm_head is None else self.lm_head(hidden)
+        logits = linear(hidden, self.embedding) if self.lm_head is None else self.lm_head(hidden)
         return logits.float()

@@ -3,7 +3,7 @@
 On CPU the two products leave their results as columns (see ``linear.py``); between them the activation runs on
 whole contiguous halves, in place, and only the narrow ends are transposed. Five tensor operations instead of nine.
 
-    stepscope::gated_mlp(x, gate_up, down, residual) -> y               and .out, which writes into y
+    stepscope::gated_mlp(x, gate_up, down, residual=None) -> y               and .out, which writes into y
 
 Does not: know biases (no architecture served here has them in its MLP), experts or adapters.
 Source: SwiGLU as in the Llama architecture; the layout is our own.
@@ -17,42 +17,46 @@ from torch.nn import functional
 from engine.ops.linear import multiply_columns, uses_columns
 
 LIBRARY: Final = torch.library.Library("stepscope", "FRAGMENT")
-LIBRARY.define("gated_mlp(Tensor x, Tensor gate_up, Tensor down, Tensor residual) -> Tensor")
-LIBRARY.define("gated_mlp.out(Tensor x, Tensor gate_up, Tensor down, Tensor residual, *, Tensor(a!) out) -> Tensor(a!)")
+LIBRARY.define("gated_mlp(Tensor x, Tensor gate_up, Tensor down, Tensor? residual=None) -> Tensor")
+LIBRARY.define(
+    "gated_mlp.out(Tensor x, Tensor gate_up, Tensor down, Tensor? residual=None, *, Tensor(a!) out) -> Tensor(a!)"
+)
 
 
 def gated_mlp_reference(
-    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor
+    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Say what the op computes. Shapes: x [N, M], gate_up [2F, M], down [M, F], residual [N, M] -> [N, M]."""
     gate, up = functional.linear(x, gate_up).chunk(2, dim=-1)
-    return functional.linear(functional.silu(gate) * up, down) + residual
+    y = functional.linear(functional.silu(gate) * up, down)
+    return y if residual is None else y + residual
 
 
 def _gated_mlp_out(
-    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor, *, out: torch.Tensor
+    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None, *, out: torch.Tensor
 ) -> torch.Tensor:
     if not uses_columns(gate_up):
         return out.copy_(gated_mlp_reference(x, gate_up, down, residual))
     gate, up = multiply_columns(x, gate_up).chunk(2)  # [F, N] each
     hidden = functional.silu(gate).mul_(up).t().contiguous()
-    return torch.add(multiply_columns(hidden, down).t(), residual, out=out)
+    rows = multiply_columns(hidden, down).t()
+    return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
 
 
-def _gated_mlp(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+def _gated_mlp(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
     if not uses_columns(gate_up):
         return gated_mlp_reference(x, gate_up, down, residual)
-    return _gated_mlp_out(x, gate_up, down, residual, out=torch.empty_like(residual))
+    return _gated_mlp_out(x, gate_up, down, residual, out=x.new_empty(x.shape[0], down.shape[0]))
 
 
 def _gated_mlp_fake(
-    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor
+    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None
 ) -> torch.Tensor:
-    return residual.new_empty(residual.shape)
+    return x.new_empty(x.shape[0], down.shape[0])
 
 
 def _gated_mlp_out_fake(
-    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor, *, out: torch.Tensor
+    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None, *, out: torch.Tensor
 ) -> torch.Tensor:
     return out
 

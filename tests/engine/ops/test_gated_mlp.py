@@ -23,6 +23,11 @@ def test_the_block_equals_its_reference(monkeypatch, rows, columns):
     torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-4)
 
 
+def test_without_a_residual_nothing_is_added():
+    *args, residual = operands(3)
+    torch.testing.assert_close(gated_mlp(*args) + residual, gated_mlp(*args, residual), atol=1e-5, rtol=1e-4)
+
+
 def test_weights_and_input_are_left_alone():
     args = operands(4)
     copies = [tensor.clone() for tensor in args]
