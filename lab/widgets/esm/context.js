@@ -1,0 +1,196 @@
+// The context that every part shares: words, state (kept in traits, so that a moved cell or a second view keeps it),
+// and the actions that change it.
+const STAGE_COUNT = 10;
+
+class Context {
+  constructor(model, store) {
+    this.model = model;
+    this.store = store;
+    this.id = "ss" + Math.random().toString(36).slice(2, 8);
+    this.stages = store.header.stages;
+    this.open = { table: false, help: false, warmup: false };
+    this.labels = [];
+    this.names = [];
+    this.busy = false;
+    this.seq = 0;
+    this.localAlert = "";
+    this.saveTimer = 0;
+    this.repaint = () => {};
+    this.t = makeTranslator(() => this.model.get("words")[this.language] || {});
+    this.act = this.actions();
+  }
+
+  get language() {
+    return this.model.get("lang");
+  }
+  get at() {
+    return this.store.clamp(this.model.get("step"));
+  }
+  get stage() {
+    return Math.max(0, Math.min(STAGE_COUNT - 1, this.model.get("stage")));
+  }
+  get selected() {
+    return this.model.get("selected");
+  }
+  get predicting() {
+    return this.model.get("predict_from") >= 0;
+  }
+  get answers() {
+    return this.model.get("answers");
+  }
+  get isLive() {
+    return this.model.get("is_live");
+  }
+  get finished() {
+    return this.model.get("finished") || this.store.length >= MAX_FRAMES;
+  }
+  get alert() {
+    return this.localAlert || this.model.get("alert") || "";
+  }
+
+  // Static words: set now and again when the language changes.
+  label(node, id) {
+    this.labels.push([node, id]);
+    return node;
+  }
+  named(node, id) {
+    this.names.push([node, id]);
+    return node;
+  }
+  relabel() {
+    for (const [node, id] of this.labels) setText(node, this.t(id));
+    for (const [node, id] of this.names) {
+      setAttr(node, "aria-label", this.t(id));
+      if (node.tagName === "BUTTON") setAttr(node, "title", this.t(id));
+    }
+  }
+
+  hidden(at) {
+    const from = this.model.get("predict_from");
+    return from >= 0 && at > from && this.answers[this.store.frames[at].s] === undefined;
+  }
+  hiddenFrom() {
+    return this.predicting ? this.model.get("predict_from") + "/" + Object.keys(this.answers).length : "";
+  }
+  truth(frame) {
+    return frame.path.key === null ? "eager" : String(frame.path.bucket);
+  }
+
+  tokenText(token) {
+    if (token === undefined || token === null) return "";
+    if (token < 0) return this.t("token.on_device");
+    const text = this.store.text(token);
+    return text === undefined ? "#" + token : visibleToken(text);
+  }
+
+  reasonArgs(frame) {
+    const failed = frame.path.cond.find((line) => line[1] === 0) || ["", 0, "", ""];
+    const { buckets } = this.store.header;
+    return { n: frame.path.n, bucket: frame.path.bucket === null ? "–" : frame.path.bucket, largest: buckets.length ? buckets[buckets.length - 1] : 0, needed: failed[2], got: failed[3], contexts: frame.sch.spans.filter((span) => span[1] === 0).length, tokens: frame.ctx, budget: frame.sch.bud[1] };
+  }
+
+  touches(frame, stage) {
+    if (this.selected < 0 || this.hidden(this.at)) return false;
+    const rid = this.selected;
+    const span = this.store.spanOf(frame, rid);
+    if (stage === 0) return Boolean(span) || frame.sch.def.some((one) => one[0] === rid);
+    if (stage === 1) return frame.res.add.some((one) => one[0] === rid) || frame.res.slots.some((one) => one[0] === rid);
+    if (stage === 8) return frame.out.tok.some((one) => one[0] === rid);
+    return Boolean(span);
+  }
+
+  // One line a stage about one request: its way through the step.
+  journey(frame, rid) {
+    const span = this.store.spanOf(frame, rid);
+    const deferral = frame.sch.def.find((one) => one[0] === rid);
+    if (!span) return [deferral ? this.t("j.deferred", { reason: deferral[1], needed: deferral[2], available: deferral[3] }) : this.t("j.absent")];
+    const [, kind, start, count, logits] = span;
+    const added = frame.res.add.find((one) => one[0] === rid);
+    const row = this.firstRow(frame, rid);
+    const meta = frame.meta.rid.indexOf(rid);
+    const sampled = frame.out.tok.find((one) => one[0] === rid);
+    const finished = frame.out.fin.find((one) => one[0] === rid);
+    const rows = count === 1 ? String(row) : `${row}–${row + count - 1}`;
+    const group = frame.rows.find((one) => one[0] === rid);
+    return [
+      this.t(kind === 0 ? "j.sch_context" : "j.sch_generation", { n: count, start }),
+      added ? this.t("j.res_added", { n: added[1].length, blocks: blockList(added[1], 4) }) : this.t("j.res_none", { n: this.store.tableAt(rid, this.at).length }),
+      frame.sch.prom.includes(rid) ? this.t("j.promoted") : frame.path.key !== null ? this.t("j.pad", { bucket: frame.path.bucket }) : this.t("j.pad_eager"),
+      frame.path.key !== null ? this.t("j.graph") : this.t("j.eager", { reason: frame.path.reason }),
+      this.t("j.rows", { rows, source: group ? ["src." + SOURCES[group[2]], { slot: group[3] }] : "" }),
+      this.t(count === 1 ? "j.position" : "j.positions", { from: start, to: start + count - 1 }),
+      meta < 0 ? "–" : this.t("j.meta", { q: frame.meta.q[meta], cached: frame.meta.cached[meta], kv: frame.meta.kv[meta] }),
+      this.t("j.run", { path: ["run." + frame.run.path] }),
+      sampled ? this.t("j.sampled", { token: this.tokenText(sampled[1]) }) : this.t(logits ? "j.unknown_token" : "j.no_sample"),
+      finished ? this.t("fate.finished", { reason: ["finish." + finished[1]] }) : this.t("fate.continues"),
+    ];
+  }
+
+  firstRow(frame, rid) {
+    let row = 0;
+    for (const group of frame.rows) {
+      if (group[0] === rid) return row;
+      row += group[5];
+    }
+    return -1;
+  }
+
+  set(changes) {
+    for (const [name, value] of Object.entries(changes)) this.model.set(name, value);
+    // The browser is ahead of the kernel: it is told where we are, at most ten times a second.
+    if (!this.saveTimer) {
+      this.saveTimer = setTimeout(() => {
+        this.saveTimer = 0;
+        this.model.save_changes();
+      }, 100);
+    }
+    this.repaint();
+  }
+
+  actions() {
+    const go = (at) => this.set({ step: this.store.clamp(at) });
+    return {
+      go,
+      next: () => go(this.at + 1),
+      stage: (stage) => this.set({ stage: (stage + STAGE_COUNT) % STAGE_COUNT }),
+      select: (rid) => this.set({ selected: rid === this.selected ? -1 : rid }),
+      fallOff: () => go(this.store.nextFallOff(this.at)),
+      language: () => this.set({ lang: this.language === "en" ? "zh" : "en" }),
+      answer: (choice) => this.set({ answers: { ...this.answers, [this.store.frames[this.at].s]: choice } }),
+      live: () => this.askForStep(),
+      toggle: (name) => {
+        if (name === "predict") this.set(this.predicting ? { predict_from: -1, answers: {} } : { predict_from: this.at, answers: {} });
+        else {
+          this.open[name] = !this.open[name];
+          this.repaint();
+        }
+      },
+    };
+  }
+
+  // Live: absolute step numbers, so that a repeated or late message is harmless; seq tells our answer from another's.
+  askForStep() {
+    if (!this.isLive || this.busy || this.finished) return;
+    this.busy = true;
+    this.seq += 1;
+    this.localAlert = "";
+    this.model.send({ type: "run", view: this.id, seq: this.seq, have: this.lastStep() });
+    this.repaint();
+  }
+
+  lastStep() {
+    return this.store.length ? this.store.frames[this.store.length - 1].s : -1;
+  }
+
+  async receive(message, buffers) {
+    const isMine = message.view === this.id && message.seq === this.seq;
+    if (message.type === "frames" && buffers && buffers.length) {
+      const before = this.store.length;
+      this.store.take(await inflate(buffers[0]));
+      if (isMine && this.store.length > before && message.jump) this.set({ step: this.store.length - 1 });
+    }
+    if (message.type === "error" && isMine) this.localAlert = message.text;
+    if (isMine) this.busy = false;
+    this.repaint();
+  }
+}

@@ -1,0 +1,165 @@
+// render: builds the DOM once, then paints at most once an animation frame.
+function panelShell(cx) {
+  const title = h("h3");
+  const what = h("p", { class: "ss-what" });
+  const code = h("code");
+  const article = h("span", { lang: "zh" });
+  const word = h("span");
+  const links = h("dl", { class: "ss-links" }, h("div", null, cx.label(h("dt"), "link.code"), h("dd", null, code)), h("div", null, cx.label(h("dt"), "link.article"), h("dd", null, article)), h("div", null, cx.label(h("dt"), "link.word"), h("dd", null, word)));
+  const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel].map((make) => make(cx));
+  const locked = cx.label(h("p", { class: "ss-lead ss-locked" }), "predict.locked");
+  const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked);
+  const root = h("section", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("header", null, title, what), links, body);
+  return {
+    root,
+    paint(frame, at) {
+      const stage = cx.stage;
+      const facts = cx.stages[stage];
+      const isLocked = cx.hidden(at) && stage > 0;
+      setText(title, cx.t("stage." + stage));
+      setText(what, cx.t("stage." + stage + ".what"));
+      setText(code, `${facts.file}:${facts.line} ${facts.name}`);
+      setText(article, facts.article);
+      setText(word, `${facts.word_en} · ${facts.word_zh}`);
+      setAttr(root, "aria-labelledby", cx.id + "-tab" + stage);
+      setAttr(root, "data-stage", String(stage));
+      show(locked, isLocked);
+      panels.forEach((panel, index) => show(panel.root, index === stage && !isLocked));
+      if (!isLocked) panels[stage].paint(frame, at);
+    },
+  };
+}
+
+function build(cx) {
+  const parts = { alert: alertPart(cx), bar: barPart(cx), time: timelinePart(cx), say: sentencePart(cx), predict: predictPart(cx), rail: railPart(cx), panel: panelShell(cx), side: sidePart(cx), table: tablePart(cx), out: outputsPart(cx), warmup: warmupPart(cx), help: helpPart(cx) };
+  const grid = h("div", { class: "ss-grid" }, parts.rail.root, parts.panel.root, parts.side.root);
+  const root = h("div", { class: "stepscope", tabindex: "0", role: "group", "data-lm-suppress-shortcuts": "true" }, parts.bar.root, parts.alert.root, parts.time.root, parts.warmup.root, parts.say.root, parts.predict.root, grid, parts.table.root, parts.out.root, parts.help.root);
+  cx.named(root, "root.name");
+  return { root, grid, parts };
+}
+
+function paintAll(cx, view) {
+  const { root, grid, parts } = view;
+  parts.alert.paint();
+  if (!cx.store.length) {
+    setText(parts.panel.root, cx.t("empty"));
+    return;
+  }
+  const at = cx.at;
+  const frame = cx.store.frames[at];
+  if (view.language !== cx.language) {
+    view.language = cx.language;
+    setAttr(root, "lang", cx.language === "zh" ? "zh-CN" : "en");
+    cx.relabel();
+  }
+  for (const name of ["bar", "time", "say", "rail", "side", "out"]) parts[name].paint(frame, at);
+  show(grid, !cx.open.table);
+  show(parts.table.root, cx.open.table);
+  (cx.open.table ? parts.table : parts.panel).paint(frame, at);
+  for (const name of ["warmup", "help"]) {
+    show(parts[name].root, cx.open[name]);
+    if (cx.open[name]) parts[name].paint();
+  }
+  show(parts.predict.root, cx.predicting);
+  if (cx.predicting) parts.predict.paint(frame, at);
+  for (const node of root.querySelectorAll("[data-r]")) setClass(node, "ss-sel", cx.selected >= 0 && node.dataset.r === String(cx.selected));
+  setAttr(root, "data-step", String(frame.s));
+  setAttr(root, "data-path", cx.hidden(at) ? "hidden" : frame.run.path);
+  setAttr(root, "data-ready", "1");
+}
+
+function onKey(cx, view, event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const { act } = cx;
+  const onTab = event.target.getAttribute("role") === "tab";
+  const turn = (by) => {
+    act.stage(cx.stage + by);
+    if (onTab) view.parts.rail.tabs[cx.stage].root.focus();
+  };
+  const table = {
+    ArrowLeft: () => act.go(cx.at - (event.shiftKey ? 10 : 1)),
+    ArrowRight: () => act.go(cx.at + (event.shiftKey ? 10 : 1)),
+    Home: () => act.go(0),
+    End: () => act.go(cx.store.length - 1),
+    PageUp: () => turn(-1),
+    PageDown: () => turn(1),
+    f: act.fallOff,
+    t: () => act.toggle("table"),
+    p: () => act.toggle("predict"),
+    r: act.live,
+    "?": () => act.toggle("help"),
+    Escape: () => escape(cx, event),
+  };
+  if (onTab) Object.assign(table, { ArrowUp: () => turn(-1), ArrowDown: () => turn(1) });
+  const action = table[event.key];
+  if (!action) return;
+  event.preventDefault();
+  event.stopPropagation();
+  action();
+}
+
+function escape(cx, event) {
+  const open = Object.keys(cx.open).filter((name) => cx.open[name]);
+  for (const name of open) cx.open[name] = false;
+  if (!open.length && cx.selected >= 0) cx.act.select(-1);
+  else if (!open.length) event.target.blur(); // gives the keyboard back to the notebook
+  cx.repaint();
+}
+
+function onClick(cx, event) {
+  if (!(event.target instanceof Element)) return;
+  const tagged = event.target.closest("[data-r]");
+  if (tagged) cx.act.select(Number(tagged.dataset.r));
+}
+
+async function render({ model, el }) {
+  const cx = new Context(model, new Store(await inflate(model.get("trace"))));
+  const view = build(cx);
+  let pending = 0;
+  let closed = false;
+  const guarded = (run) => {
+    try {
+      run();
+    } catch (error) {
+      cx.localAlert = String((error && error.message) || error);
+      view.parts.alert.paint();
+      throw error; // also for the console, and for a test that listens
+    }
+  };
+  cx.repaint = () => {
+    if (!pending && !closed) {
+      pending = requestAnimationFrame(() => {
+        pending = 0;
+        guarded(() => paintAll(cx, view));
+      });
+    }
+  };
+  view.root.addEventListener("keydown", (event) => guarded(() => onKey(cx, view, event)));
+  view.root.addEventListener("click", (event) => guarded(() => onClick(cx, event)));
+  const onChange = () => cx.repaint();
+  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "finished", "alert"];
+  for (const trait of traits) model.on("change:" + trait, onChange);
+  const onMessage = (message, buffers) => cx.receive(message, buffers);
+  model.on("msg:custom", onMessage);
+  el.append(view.root);
+  const measure = () => {
+    view.parts.time.resize(view.parts.time.box.parentNode.clientWidth || 900);
+    cx.repaint();
+  };
+  const observer = new ResizeObserver(measure);
+  observer.observe(view.root);
+  measure();
+  // A page that was reloaded knows the recorded steps only: ask for those that were run since.
+  if (cx.isLive) model.send({ type: "sync", view: cx.id, seq: 0, have: cx.lastStep() });
+  return () => {
+    closed = true;
+    cancelAnimationFrame(pending);
+    clearTimeout(cx.saveTimer);
+    view.parts.say.stop();
+    observer.disconnect();
+    for (const trait of traits) model.off("change:" + trait, onChange);
+    model.off("msg:custom", onMessage);
+  };
+}
+
+export default { render };

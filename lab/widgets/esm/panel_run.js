@@ -1,0 +1,115 @@
+// Stages Run, Sample and Commit: how the forward ran, which tokens came out, and who goes on.
+
+function runPanel(cx) {
+  const event = h("div", { class: "ss-event" });
+  const kind = h("strong", { class: "ss-path" });
+  const key = h("code");
+  const took = h("span", { class: "ss-soft" });
+  event.append(kind, " ", key, " ", took);
+  const sentence = h("p", { class: "ss-lead" });
+  const simulated = cx.label(h("p", { class: "ss-note ss-sim" }), "run.simulated");
+  const checks = makeTable(cx, "cap.replay_check", ["col.result", "col.item", "col.expected", "col.got"], (item) => {
+    setClass(item.cells[0], "ss-result", true);
+    item.mark = h("span", { class: "ss-mark", "aria-hidden": "true" });
+    item.word = h("span");
+    item.cells[0].append(item.mark, item.word);
+    setClass(item.cells[2], "ss-code", true);
+    setClass(item.cells[3], "ss-code", true);
+  });
+  setClass(checks.root, "ss-dense", true);
+  const noCheck = cx.label(h("p", { class: "ss-note" }), "run.no_check");
+  const poolLine = h("p", { class: "ss-note" });
+  const root = h("div", null, event, sentence, simulated, checks.root, noCheck, poolLine);
+  return {
+    root,
+    paint(frame, at) {
+      const run = frame.run;
+      const before = at > 0 ? cx.store.frames[at - 1].run.pool : run.pool;
+      setAttr(event, "data-p", run.path);
+      setText(kind, cx.t("run." + run.path));
+      setText(key, run.key === null ? "" : run.key);
+      setText(took, cx.t("run.host", { us: formatUs(frame.us[7]) }));
+      setText(sentence, cx.t("run.say." + run.path, { n: frame.n, key: run.key || "" }));
+      show(simulated, run.sim);
+      const lines = run.check || [];
+      show(checks.root, lines.length > 0);
+      show(noCheck, lines.length === 0);
+      checks.rows(Math.min(lines.length, 40), (item, index) => {
+        const [name, expected, got, passed] = lines[index];
+        setAttr(item.root, "data-s", passed ? "yes" : "no");
+        setText(item.mark, passed ? MARKS.yes : MARKS.no);
+        setText(item.word, cx.t(passed ? "check.same" : "check.differs"));
+        setText(item.cells[1], name);
+        setText(item.cells[2], expected);
+        setText(item.cells[3], got);
+      });
+      setText(poolLine, cx.t(before === run.pool ? "run.pool" : "run.pool_grew", { bytes: formatBytes(run.pool), grew: formatBytes(run.pool - before) }));
+    },
+  };
+}
+
+function samplePanel(cx) {
+  const sentence = h("p", { class: "ss-lead" });
+  const table = makeTable(cx, "cap.sampled", ["col.request", "col.slot", "col.token", "col.id", "col.position", "col.nth"], (item) => {
+    item.token = h("span", { class: "ss-tok ss-newest" });
+    item.cells[2].append(item.token);
+    for (const at of [1, 3, 4, 5]) setClass(item.cells[at], "ss-num", true);
+  });
+  const root = h("div", null, sentence, table.root, cx.label(h("p", { class: "ss-note" }), "smp.note"));
+  return {
+    root,
+    paint(frame) {
+      const tokens = frame.out.tok;
+      const silent = frame.sch.spans.filter((span) => span[4] === 0).length;
+      setText(sentence, cx.t("smp.say", { n: tokens.length, silent }));
+      show(table.root, tokens.length > 0);
+      table.rows(Math.min(tokens.length, 40), (item, at) => {
+        const [rid, token] = tokens[at];
+        const meta = frame.meta.rid.indexOf(rid);
+        const span = cx.store.spanOf(frame, rid);
+        tagRequest(item.root, rid);
+        requestCell(cx, item.cells[0], rid);
+        setText(item.cells[1], meta >= 0 && frame.meta.slots[meta] >= 0 ? frame.meta.slots[meta] : "–");
+        setText(item.token, cx.tokenText(token));
+        setText(item.cells[3], token);
+        setText(item.cells[4], span ? span[2] + span[3] : "–");
+        setText(item.cells[5], cx.store.tokensUpTo(rid, cx.at).length);
+      });
+    },
+  };
+}
+
+function commitPanel(cx) {
+  const sentence = h("p", { class: "ss-lead" });
+  const table = makeTable(cx, "cap.committed", ["col.request", "col.fate", "col.generated", "col.next"], (item) => {
+    item.word = h("span");
+    item.cells[1].append(item.word);
+    setClass(item.cells[2], "ss-num", true);
+  });
+  const freed = h("p", { class: "ss-note" });
+  const root = h("div", null, sentence, table.root, freed, cx.label(h("p", { class: "ss-note" }), "com.note"));
+  return {
+    root,
+    paint(frame) {
+      const finished = new Map(frame.out.fin);
+      const order = [...finished.keys(), ...frame.out.cont.filter((rid) => !finished.has(rid)), ...frame.sch.paused];
+      setText(sentence, cx.t("com.say", { fin: finished.size, cont: frame.out.cont.length }));
+      table.rows(Math.min(order.length, 40), (item, at) => {
+        const rid = order[at];
+        const request = cx.store.requests.get(rid) || {};
+        const generated = cx.store.tokensUpTo(rid, cx.at).length;
+        const state = finished.has(rid) ? "finished" : frame.sch.paused.includes(rid) ? "paused" : "continues";
+        tagRequest(item.root, rid);
+        requestCell(cx, item.cells[0], rid);
+        setAttr(item.root, "data-fate", state);
+        setText(item.word, state === "finished" ? cx.t("fate.finished", { reason: ["finish." + finished.get(rid)] }) : cx.t("fate." + state));
+        setText(item.cells[2], request.max ? `${generated} / ${request.max}` : generated);
+        const cached = cx.store.cachedAt(rid, cx.at);
+        setText(item.cells[3], state === "finished" ? cx.t("com.gone") : generated ? cx.t("com.next_decode", { at: cached }) : cx.t("com.next_chunk", { at: cached, whole: request.prompt }));
+      });
+      const gone = frame.out.freed.map((rid) => [rid, cx.store.tableAt(rid, cx.at).length]);
+      show(freed, gone.length > 0);
+      setText(freed, cx.t("com.freed", { who: gone.map(([rid, blocks]) => cx.t("com.freed_one", { who: cx.store.name(rid), n: blocks })).join("; ") }));
+    },
+  };
+}

@@ -1,0 +1,189 @@
+// The recorded steps, as the browser keeps them. Frames are plain arrays (see frames.py for the order of fields);
+// what can be derived is derived here, so that a step costs a few hundred bytes on the wire.
+const KINDS = ["C", "E", "G", "P"];
+const SOURCES = ["prompt", "previous_sample", "zero_fill", "host"];
+const WRITERS = ["never", "host_copy", "device_gather", "in_place_add", "zero_fill", "device_copy"];
+const LAYERS = ["persistent", "static", "metadata"];
+const MAX_FRAMES = 10000;
+
+async function inflate(view) {
+  const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+class Store {
+  constructor(trace) {
+    this.header = trace.header;
+    this.requests = new Map();
+    this.order = [];
+    this.texts = new Map();
+    this.buffers = [];
+    this.tables = new Map(); // request -> [[frame index, block ids], ...], newest last
+    this.outputs = new Map(); // request -> [[frame index, token id], ...]
+    this.written = new Map(); // request -> [[frame index, text that became showable], ...]
+    this.cached = new Map(); // request -> [[frame index, tokens in its cache after the frame], ...]
+    this.freedAt = new Map();
+    this.frames = [];
+    this.atStep = new Map(); // step number -> frame index
+    this.maxRows = 1;
+    this.take(trace);
+  }
+
+  // Adds frames that are not here yet. Order on the wire is absolute, so a repeated or late answer is harmless.
+  take(part) {
+    for (const request of part.requests || []) {
+      if (!this.requests.has(request.id)) this.order.push(request.id);
+      this.requests.set(request.id, request);
+    }
+    for (const [id, text] of part.texts || []) this.texts.set(id, text);
+    for (const row of part.buffers || []) this.buffers[row[0]] = { name: row[1], layer: row[2], address: row[3], capacity: row[4], dtype: row[5] };
+    for (const frame of part.frames || []) {
+      if (this.frames.length >= MAX_FRAMES) break;
+      if (this.frames.length && frame.s <= this.frames[this.frames.length - 1].s) continue;
+      this.index(frame, this.frames.length);
+      this.atStep.set(frame.s, this.frames.length);
+      this.frames.push(frame);
+    }
+  }
+
+  index(frame, at) {
+    for (const [rid, keep, added] of frame.bt) {
+      const history = this.tables.get(rid) || [];
+      const before = history.length ? history[history.length - 1][1] : [];
+      Store.note(this.tables, rid, [at, before.slice(0, keep).concat(added)]);
+    }
+    for (const [rid, token] of frame.out.tok) Store.note(this.outputs, rid, [at, token]);
+    for (const [rid, text] of frame.out.txt) Store.note(this.written, rid, [at, text]);
+    for (const span of frame.sch.spans) Store.note(this.cached, span[0], [at, span[2] + span[3]]);
+    for (const rid of frame.out.freed) this.freedAt.set(rid, at);
+    for (const group of frame.rows) {
+      if (group[0] >= 0 && !this.requests.has(group[0]) && group[1] !== 3) {
+        this.order.push(group[0]);
+        this.requests.set(group[0], { id: group[0], prompt: 0, max: 0, text: "" });
+      }
+    }
+    frame.n = frame.rows.reduce((sum, group) => sum + group[5], 0);
+    frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), 0);
+    frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0);
+    frame.ctx = frame.sch.spans.reduce((sum, span) => sum + (span[1] === 0 ? span[3] : 0), 0);
+    frame.steady = frame.buf.some((buffer) => buffer[2].some((origin) => origin[2] === frame.s && origin[3] === 3));
+    frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
+    this.maxRows = Math.max(this.maxRows, frame.n);
+  }
+
+  get length() {
+    return this.frames.length;
+  }
+
+  clamp(at) {
+    return Math.max(0, Math.min(this.frames.length - 1, at | 0));
+  }
+
+  static note(histories, rid, entry) {
+    if (!histories.has(rid)) histories.set(rid, []);
+    histories.get(rid).push(entry);
+  }
+
+  static latest(history, at) {
+    let low = 0;
+    let high = (history || []).length; // binary search: histories grow with the run
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (history[middle][0] <= at) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  tableAt(rid, at) {
+    const history = this.tables.get(rid);
+    const count = Store.latest(history, at);
+    return count ? history[count - 1][1] : [];
+  }
+
+  cachedAt(rid, at) {
+    const history = this.cached.get(rid);
+    const count = Store.latest(history, at);
+    return count ? history[count - 1][1] : 0;
+  }
+
+  holders(at) {
+    const held = [];
+    for (const [rid] of this.tables) {
+      const freed = this.freedAt.get(rid);
+      const blocks = this.tableAt(rid, at);
+      if (blocks.length && (freed === undefined || freed >= at)) held.push([rid, blocks]);
+    }
+    return held;
+  }
+
+  tokensUpTo(rid, at) {
+    const history = this.outputs.get(rid) || [];
+    return history.slice(0, Store.latest(history, at));
+  }
+
+  // The text so far, one piece for each step that added some; text from before the first frame comes first.
+  piecesUpTo(rid, at) {
+    const history = this.written.get(rid) || [];
+    const pieces = history.slice(0, Store.latest(history, at)).map((entry) => entry[1]);
+    return [this.requests.get(rid).before || "", ...pieces];
+  }
+
+  wroteAt(rid, at) {
+    const history = this.written.get(rid);
+    const count = Store.latest(history, at);
+    return count > 0 && history[count - 1][0] === at;
+  }
+
+  text(token) {
+    return this.texts.get(token);
+  }
+
+  frameOf(step) {
+    return this.frames[this.atStep.get(step)];
+  }
+
+  isDummy(rid) {
+    return rid < 0;
+  }
+
+  name(rid) {
+    return this.isDummy(rid) ? "dummy" : "r" + rid;
+  }
+
+  spanOf(frame, rid) {
+    return frame.sch.spans.find((span) => span[0] === rid) || null;
+  }
+
+  // What a request is doing in a frame: one word, plus where its prompt stands.
+  stateOf(rid, at) {
+    const frame = this.frames[at];
+    const request = this.requests.get(rid);
+    const span = this.spanOf(frame, rid);
+    const finished = frame.out.fin.find((end) => end[0] === rid);
+    const generated = this.tokensUpTo(rid, at).length;
+    const freed = this.freedAt.get(rid);
+    const arrived = request.arrival === null || request.arrival === undefined || request.arrival <= frame.s;
+    let word = "waiting";
+    if (finished) word = "finishing";
+    else if (freed !== undefined && freed < at) word = "finished";
+    else if (span) word = span[1] === 0 ? "prefill" : "decode";
+    else if (frame.sch.def.some((one) => one[0] === rid)) word = generated ? "paused" : "waiting";
+    else if (!arrived) word = "later";
+    else if (generated) word = "paused";
+    let done = 0;
+    if (span) done = Math.min(request.prompt || span[2] + span[3], span[2] + span[3]);
+    else if (generated) done = request.prompt;
+    else done = this.cachedAt(rid, at);
+    return { word, span, generated, done, request, reason: finished ? finished[1] : null };
+  }
+
+  nextFallOff(from) {
+    for (let step = 1; step <= this.length; step += 1) {
+      const at = (from + step) % this.length;
+      if (this.frames[at].run.path === "eager") return at;
+    }
+    return from;
+  }
+}

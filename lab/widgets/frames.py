@@ -1,0 +1,298 @@
+"""Frames: recorded steps as the compact JSON that the browser draws, shipped once and appended to when live.
+
+A frame is a dict of short lists in a fixed order (below); what follows from others is left out and derived in
+``esm/store.js``. Block tables travel as changes. Long chunks keep their first and last tokens. The whole is
+deflated: about 250 bytes a step of batch 8.
+
+    s step   sch spans [request, kind, start, rows, logits], paused, def [request, reason, needed, available],
+             bud [rows, max, requests, max, free blocks], prom     res cred, slots, add, free
+    rows     [request, kind, source, slot, first position, count, tokens]     gid rows with logits
+    buf      [buffer, live, origins [start, end, step, writer], values or null]
+    meta     obj, be, rid, q, cached, slots, nctx, n, padded      bt [request, kept, added]
+    path     key, reason, bucket, n, cond [reason, passed, needed, got]      run path, sim, key, pool, check
+    out      tok, txt, fin, cont, freed      us host time by stage      say, chg sentences      gap
+
+Does not: choose sentences (``narration.py``), hold words, or touch a widget.
+Source: columnar traces shipped once; stepping in the browser costs 2 ms where a kernel round trip costs 73.
+"""
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, MetadataView, RowsView, StepSnapshot
+from lab.trace import RequestRecord, Trace, TraceHeader
+from lab.widgets.narration import changes, sentences
+from lab.widgets.stages import stage_facts
+
+HEAD_TOKENS: Final = 24  # the same numbers stand in esm/panel_rows.js
+TAIL_TOKENS: Final = 8
+MAX_VALUES: Final = 32  # cells of a buffer that are drawn, esm/panel_buffers.js
+MAX_GATHERED: Final = 256
+MAX_PROMPT_CHARACTERS: Final = 400
+_BATCH: Final = re.compile(r"batch (\d+)")
+
+Json = dict[str, Any]
+
+
+def deflate(part: Json) -> bytes:
+    """Pack a part for the wire."""
+    return zlib.compress(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode(), 6)
+
+
+def encode_header(trace: Trace) -> Json:
+    """Return what does not change while stepping: model, device, limits, buckets, warm-up, stages."""
+    header = trace.header
+    captures = [
+        {"key": c.key, "batch": _batch_of(c.key), "bytes": c.num_bytes, "seconds": c.seconds}
+        for c in header.warmup.captures
+    ]
+    return {
+        "model": header.model.name,
+        "device": f"{header.device.device} {header.device.dtype}",
+        "simulated": header.device.simulated,
+        "buckets": list(header.buckets),
+        "limits": {
+            "blocks": _num_blocks(trace),
+            "tokens_per_block": int(header.config.get("kv_cache", {}).get("tokens_per_block") or 0),
+        },
+        "warmup": captures,
+        "warmup_seconds": header.warmup.seconds,
+        "stages": stage_facts(),
+    }
+
+
+def _batch_of(key: str) -> int | None:
+    found = _BATCH.search(key)
+    return int(found[1]) if found else None
+
+
+def _num_blocks(trace: Trace) -> int:
+    """Return the size of the pool: as configured, or what the first step says about it."""
+    configured = trace.header.config.get("kv_cache", {}).get("num_blocks")
+    if configured or not len(trace.steps):
+        return int(configured or 0)
+    first = trace.steps[0]
+    held = {block for table in first.metadata.block_tables for block in table}
+    num_dummy_blocks = 1 if trace.header.buckets and not first.path.num_padding else 0
+    return first.reservation.num_free_blocks + len(held) + num_dummy_blocks
+
+
+class FrameEncoder:
+    """Encodes the steps of one run in order, and keeps what it encoded for a view that joins later."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Encode the steps recorded so far."""
+        self.header = encode_header(trace)
+        self.frames: list[Json] = []
+        self._buckets = tuple(trace.header.buckets)
+        self._tables: dict[int, tuple[int, ...]] = {}
+        self._buffers: dict[tuple[Any, ...], int] = {}
+        self._logs: dict[str, list[tuple[int, Any]]] = {"requests": [], "texts": [], "buffers": []}
+        self._shipped: set[tuple[str, int]] = set()
+        self._previous: StepSnapshot | None = None
+        self.extend(trace.steps, trace.header)
+
+    @property
+    def last_step(self) -> int:
+        """The number of the last step, -1 before the first."""
+        return -1 if self._previous is None else self._previous.step
+
+    def extend(self, steps: Iterable[StepSnapshot], header: TraceHeader) -> None:
+        """Encode further steps; those already here are left out."""
+        for request in header.requests:
+            self._log("requests", request.request_id, lambda r=request: _request(r, was_cut=header.num_dropped > 0))
+        for token, text in header.pieces.items():
+            self._log("texts", token, lambda t=token, s=text: [t, s])
+        for step in steps:
+            if step.step > self.last_step:
+                self.frames.append(self._frame(step))
+                self._previous = step
+
+    def part(self, first: int = 0) -> Json:
+        """Return the frames from index ``first`` on, with the names that a view which has the others lacks."""
+        logs = {name: [entry for at, entry in log if at >= first] for name, log in self._logs.items()}
+        return {"header": self.header, **logs, "frames": self.frames[first:]}
+
+    def index_after(self, step: int) -> int:
+        """Return the index of the first frame later than ``step``."""
+        return next((at for at, frame in enumerate(self.frames) if frame["s"] > step), len(self.frames))
+
+    def _log(self, name: str, key: int, make: Any) -> None:
+        if (name, key) not in self._shipped:
+            self._shipped.add((name, key))
+            self._logs[name].append((len(self.frames), make()))
+
+    def _frame(self, step: StepSnapshot) -> Json:
+        gap = self._previous is not None and step.step != self._previous.step + 1
+        return {
+            "s": step.step,
+            "sch": _schedule(step),
+            "res": {
+                "cred": [list(credit) for credit in step.reservation.credits],
+                "slots": [list(slot) for slot in step.reservation.slots],
+                "add": [[request_id, list(blocks)] for request_id, blocks in step.reservation.new_blocks],
+                "free": step.reservation.num_free_blocks,
+            },
+            "rows": _row_groups(step.rows),
+            "gid": step.rows.gather_ids[:MAX_GATHERED].tolist(),
+            "buf": [self._buffer(view) for view in step.buffers],
+            "meta": _metadata(step.metadata),
+            "bt": self._table_changes(step),
+            **_path_and_run(step),
+            "out": _outcome(step),
+            "us": [None if math.isnan(us) else round(float(us)) for us in step.host_us],
+            "say": sentences(step, self._buckets, gap=gap),
+            "chg": changes(step, self._previous),
+            "gap": gap,
+        }
+
+    def _buffer(self, view: BufferView) -> list[Any]:
+        key = (view.layer, view.name, view.address, view.capacity, view.dtype)
+        if key not in self._buffers:
+            self._buffers[key] = len(self._buffers)
+            entry = [self._buffers[key], view.name, view.layer, view.address, view.capacity, view.dtype]
+            self._logs["buffers"].append((len(self.frames), entry))
+        assert view.layer in LAYERS
+        return [
+            self._buffers[key],
+            view.live_rows,
+            [[o.start, o.end, o.step, WRITERS.index(o.writer)] for o in view.origins],
+            None if view.values is None else _values(view.values),
+        ]
+
+    def _table_changes(self, step: StepSnapshot) -> list[list[Any]]:
+        changed: list[list[Any]] = []
+        for request_id, table in zip(step.metadata.request_ids.tolist(), step.metadata.block_tables, strict=True):
+            before = self._tables.get(request_id, ())
+            if table == before:
+                continue
+            kept = next((at for at, (a, b) in enumerate(zip(before, table, strict=False)) if a != b), None)
+            kept = min(len(before), len(table)) if kept is None else kept
+            changed.append([request_id, kept, list(table[kept:])])
+            self._tables[request_id] = table
+        for request_id in step.schedule.paused:
+            changed.append([request_id, 0, []])
+            self._tables.pop(request_id, None)
+        return changed
+
+
+def _request(request: RequestRecord, *, was_cut: bool) -> Json:
+    return {
+        "id": request.request_id,
+        "arrival": request.arrival_step,
+        "prompt": request.num_prompt_tokens,
+        "max": int(request.params.get("max_tokens") or 0),
+        "text": (request.prompt_text or "")[-MAX_PROMPT_CHARACTERS:],
+        "before": "…" if was_cut else "",
+    }
+
+
+def _schedule(step: StepSnapshot) -> Json:
+    schedule, budget = step.schedule, step.schedule.budget
+    return {
+        "spans": [[s.request_id, ROW_KINDS.index(s.kind), s.start, s.num_rows, s.num_logit_rows] for s in schedule.spans],
+        "paused": list(schedule.paused),
+        "def": [[d.request_id, d.reason, d.needed, d.available] for d in schedule.deferrals],
+        "bud": [
+            budget.num_tokens,
+            budget.max_num_tokens,
+            budget.num_requests,
+            budget.max_batch_size,
+            budget.num_free_blocks,
+        ],
+        "prom": list(schedule.promoted),
+    }
+
+
+def _row_groups(rows: RowsView) -> list[list[Any]]:
+    """Cut the flat layout where request, kind or source changes or a position does not follow the one before."""
+    if not rows.num_rows:
+        return []
+    follows = (
+        (np.diff(rows.request_ids) == 0)
+        & (np.diff(rows.kinds.astype(np.int16)) == 0)
+        & (np.diff(rows.sources.astype(np.int16)) == 0)
+        & (np.diff(rows.positions) == 1)
+    )
+    starts = [0, *(np.flatnonzero(~follows) + 1).tolist(), rows.num_rows]
+    return [_group(rows, start, end) for start, end in zip(starts, starts[1:], strict=False)]
+
+
+def _group(rows: RowsView, start: int, end: int) -> list[Any]:
+    tokens: list[int] = rows.token_ids[start:end].tolist()
+    if len(tokens) > HEAD_TOKENS + TAIL_TOKENS:
+        tokens = tokens[:HEAD_TOKENS] + tokens[-TAIL_TOKENS:]
+    return [
+        int(rows.request_ids[start]),
+        int(rows.kinds[start]),
+        int(rows.sources[start]),
+        int(rows.source_slots[start]),
+        int(rows.positions[start]),
+        end - start,
+        tokens,
+    ]
+
+
+def _values(values: np.ndarray[Any, Any]) -> list[Any]:
+    shown = values[:MAX_VALUES]
+    if shown.ndim == 1:
+        return shown.tolist()
+    return [f"{row[0]}…" if len(row) > 1 else str(row[0]) for row in shown.tolist() if row]
+
+
+def _metadata(metadata: MetadataView) -> Json:
+    return {
+        "obj": metadata.object_id,
+        "be": metadata.backend,
+        "rid": metadata.request_ids.tolist(),
+        "q": metadata.seq_lens.tolist(),
+        "cached": metadata.cached_lens.tolist(),
+        "slots": metadata.seq_slots.tolist(),
+        "nctx": metadata.num_contexts,
+        "n": metadata.num_tokens,
+        "padded": metadata.padded_num_tokens,
+    }
+
+
+def _path_and_run(step: StepSnapshot) -> Json:
+    path, graph = step.path, step.graph
+    verdict = {True: 1, False: 0, None: None}
+    return {
+        "path": {
+            "key": path.key,
+            "reason": path.reason,
+            "bucket": path.bucket,
+            "n": path.num_requests,
+            "cond": [[c.reason, verdict[c.passed], c.needed, c.got] for c in path.conditions],
+        },
+        "run": {
+            "path": graph.path,
+            "sim": graph.simulated,
+            "key": graph.key,
+            "pool": graph.pool_bytes,
+            "check": [[c.name, c.expected, c.got, int(c.passed)] for c in graph.check],
+        },
+    }
+
+
+def _outcome(step: StepSnapshot) -> Json:
+    outcome = step.outcome
+    return {
+        "tok": [list(token) for token in outcome.tokens],
+        "txt": [list(text) for text in outcome.new_text if text[1]],
+        "fin": [list(end) for end in outcome.finished],
+        "cont": list(outcome.continued),
+        "freed": list(outcome.freed),
+    }
+
+
+def encode(trace: Trace, indices: Sequence[int] | None = None) -> bytes:
+    """Return a whole trace for the wire; indices: only these of its steps."""
+    steps = trace.steps if indices is None else [trace.steps[i] for i in indices]
+    return deflate(FrameEncoder(Trace(trace.header, steps)).part())

@@ -1,0 +1,126 @@
+"""What the stepper says about a step, as ``(id, arguments)`` pairs: one or two sentences, and what changed.
+
+The words are in ``sentences.py``; here is only the choice. ``lab/explain.py`` tells a whole step in prose; this tells
+a person who is looking at it the one thing to see.
+
+Does not: word anything, draw, or keep state between steps.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from lab.snapshot import StepSnapshot
+
+Said = tuple[str, dict[str, Any]]
+
+_MAX_CHANGES: Final = 8
+_MAX_NAMES: Final = 6
+
+
+def names(request_ids: Sequence[int]) -> str:
+    """Write request ids as the stepper does: r0, r2."""
+    shown = ", ".join(f"r{request_id}" for request_id in request_ids[:_MAX_NAMES])
+    return shown if len(request_ids) <= _MAX_NAMES else f"{shown} + {len(request_ids) - _MAX_NAMES}"
+
+
+def is_steady(step: StepSnapshot) -> bool:
+    """Return whether positions were advanced in place, so that nothing was packed."""
+    return any(write.writer == "in_place_add" for view in step.buffers for write in view.writes)
+
+
+def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, Any]:
+    """Return the numbers that a reason's sentence may quote."""
+    failed = next((line for line in step.path.conditions if line.passed is False), None)
+    contexts = [span for span in step.schedule.spans if span.kind == "C"]
+    return {
+        "n": step.path.num_requests,
+        "bucket": step.path.bucket,
+        "largest": buckets[-1] if buckets else 0,
+        "needed": failed.needed if failed else "",
+        "got": failed.got if failed else "",
+        "contexts": len(contexts),
+        "tokens": sum(span.num_rows for span in contexts),
+        "budget": step.schedule.budget.max_num_tokens,
+    }
+
+
+def _what(step: StepSnapshot) -> Said:
+    contexts = [span for span in step.schedule.spans if span.kind == "C"]
+    num_decoding = len(step.schedule.spans) - len(contexts)
+    tokens = sum(span.num_rows for span in contexts)
+    context: Said = ("what.context", {"c": len(contexts), "tokens": tokens})
+    decode: Said = ("what.decode", {"n": num_decoding})
+    if contexts and num_decoding:
+        return ("what.both", {"left": context, "right": decode})
+    return context if contexts else decode
+
+
+def _fill(step: StepSnapshot) -> Said:
+    padding, bucket = step.path.num_padding, step.path.bucket or 1
+    if not padding:
+        return ("fill.exact", {})
+    return ("fill.dummies", {"n": padding, "waste": round(100 * padding / bucket)})
+
+
+def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False) -> list[Said]:
+    """Return the sentence of a step, then its details. gap: steps before it are missing."""
+    path = step.graph.path
+    if not step.schedule.spans:
+        said: list[Said] = [("say.idle", {"step": step.step})]
+    elif path == "eager":
+        said = [("say.eager", {"step": step.step, "what": _what(step)})]
+        if step.path.reason is not None:
+            said.append((f"why.{step.path.reason}", reason_arguments(step, buckets)))
+    else:
+        arguments = {"step": step.step, "bucket": step.path.bucket, "what": _what(step), "fill": _fill(step)}
+        said = [(f"say.{path}", arguments), ("say.steady" if is_steady(step) else "say.repacked", {})]
+    by_reason: dict[str, list[int]] = {}
+    for deferral in step.schedule.deferrals:
+        by_reason.setdefault(deferral.reason, []).append(deferral.request_id)
+    for reason, waiting in by_reason.items():
+        arguments = {"who": names(waiting), "n": len(waiting), "reason": (f"defer.{reason}", {})}
+        said.append(("say.waits", arguments))
+    if gap:
+        said.append(("say.gap", {}))
+    return said
+
+
+def changes(step: StepSnapshot, previous: StepSnapshot | None) -> list[Said]:
+    """Return what is different from the step before, most telling first; one entry says that nothing is."""
+    changed: list[Said] = []
+    started = [request_id for request_id, _ in step.reservation.slots]
+    if started:
+        changed.append(("chg.admitted", {"who": names(started)}))
+    if previous is not None:
+        changed += _against(step, previous)
+    for request_id, reason in step.outcome.finished:
+        changed.append(("chg.finished", {"who": names([request_id]), "reason": (f"finish.{reason}", {})}))
+    num_blocks = sum(len(blocks) for _, blocks in step.reservation.new_blocks)
+    if num_blocks:
+        changed.append(("chg.blocks", {"n": num_blocks}))
+    return changed[:_MAX_CHANGES] or [("chg.none", {})]
+
+
+def _against(step: StepSnapshot, previous: StepSnapshot) -> list[Said]:
+    changed: list[Said] = []
+    old, new = previous.graph.path, step.graph.path
+    if old != new:
+        changed.append(("chg.path", {"old": (f"run.{old}", {}), "new": (f"run.{new}", {})}))
+    if previous.path.key is not None and step.path.key is not None and previous.path.bucket != step.path.bucket:
+        changed.append(("chg.bucket", {"old": previous.path.bucket, "new": step.path.bucket}))
+    was_context = {span.request_id for span in previous.schedule.spans if span.kind == "C"}
+    decoding = [s.request_id for s in step.schedule.spans if s.kind == "G" and s.request_id in was_context]
+    if decoding:
+        changed.append(("chg.decodes", {"who": names(decoding)}))
+    gone = [request_id for request_id, _ in previous.outcome.finished]
+    if gone:
+        changed.append(("chg.left", {"who": names(gone)}))
+    waited = {deferral.request_id for deferral in previous.schedule.deferrals}
+    held = [d.request_id for d in step.schedule.deferrals if d.request_id not in waited]
+    if held:
+        changed.append(("chg.deferred", {"who": names(held)}))
+    addresses = {view.name: view.address for view in previous.buffers if view.layer == "persistent"}
+    for view in step.buffers:
+        if view.layer == "persistent" and addresses.get(view.name, view.address) != view.address:
+            changed.append(("chg.address", {"buffer": view.name}))
+    return changed

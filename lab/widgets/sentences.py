@@ -1,0 +1,308 @@
+"""The stepper's sentences in English and Chinese, by id; the second half of the string table.
+
+Facts that a learner meets in several places (what a stage does, what a mark means, why a step ran as it did) are
+worded once, here. ``strings.py`` joins this with the labels and puts arguments in.
+
+Does not: choose what to say, or hold logic.
+"""
+
+from typing import Final
+
+from lab.widgets.reason_words import REASON_WORDS
+
+_STAGES: Final[dict[str, tuple[str, str]]] = {
+    "stage.0.what": (
+        "Who runs in this step, how many rows each gets, and who waits. Nothing below changes this answer.",
+        "本步谁运行、各得多少行、谁等待。后面的阶段都不改变这个结果。",
+    ),
+    "stage.1.what": (
+        "Every request gets a slot and enough blocks for its new tokens: all of them, or none.",
+        "每个请求得到槽位和放得下新词元的块：要么全部成功，要么全部撤销。",
+    ),
+    "stage.2.what": (
+        "A graph has one fixed size, so dummy requests fill the batch up to the next bucket.",
+        "图的大小是固定的，所以用填充请求把批次补到下一个桶。",
+    ),
+    "stage.3.what": (
+        "A list of conditions decides between a captured graph and eager; the first that fails is the reason.",
+        "一串条件决定使用捕获的图还是 eager；第一个不满足的条件就是原因。",
+    ),
+    "stage.4.what": (
+        "All requests become one flat list of rows. The order is a rule: contexts, generations, dummies.",
+        "所有请求排成一列扁平的行。顺序是规则：上下文、解码、填充。",
+    ),
+    "stage.5.what": (
+        "The rows are written into tensors whose address never changes. What is not written stays as it was.",
+        "把行写进地址永不改变的张量。没有写到的地方保持原样。",
+    ),
+    "stage.6.what": (
+        "The step in the attention kernels' terms: lengths and block tables, written in place before the run.",
+        "把本步写成注意力内核的语言：长度和块表，在运行前原地写好。",
+    ),
+    "stage.7.what": (
+        "The forward: launched operation by operation, or replayed as one captured graph.",
+        "前向计算：逐个算子启动，或作为一个捕获的图整体重放。",
+    ),
+    "stage.8.what": (
+        "Each row that asked for logits gives one token; the host reads it here for the first time.",
+        "每个要 logits 的行给出一个词元；主机在这里第一次读到它。",
+    ),
+    "stage.9.what": (
+        "The step becomes final: tokens are appended, finished requests give their blocks and slots back.",
+        "本步生效：追加词元，结束的请求归还块和槽位。",
+    ),
+}
+
+_STEP: Final[dict[str, tuple[str, str]]] = {
+    "say.replay": (
+        "Step {step} replays the graph for {bucket}: {what}{fill}.",
+        "第 {step} 步重放大小为 {bucket} 的图：{what}{fill}。",
+    ),
+    "say.capture": (
+        "Step {step} captures a graph for {bucket}: {what}{fill}.",
+        "第 {step} 步捕获大小为 {bucket} 的图：{what}{fill}。",
+    ),
+    "say.eager": ("Step {step} runs eagerly: {what}.", "第 {step} 步以 eager 运行：{what}。"),
+    "say.idle": ("Step {step} has nothing to run.", "第 {step} 步没有可运行的请求。"),
+    "what.decode": ("{n} {n|request decodes|requests decode}", "{n} 个请求解码"),
+    "what.context": (
+        "{c} {c|request computes|requests compute} {tokens} prompt {tokens|token|tokens}",
+        "{c} 个请求计算 {tokens} 个提示词元",
+    ),
+    "what.both": ("{left}, {right}", "{left}，{right}"),
+    "fill.exact": (", an exact fit", "，恰好装满"),
+    "fill.dummies": (
+        ", and {n} {n|dummy fills|dummies fill} the bucket ({waste} % waste)",
+        "，{n} 个填充请求补满桶（浪费 {waste} %）",
+    ),
+    "say.steady": (
+        "Same requests as before: positions grow by one in place and one gather fetches the tokens; nothing was packed.",
+        "请求与上一步相同：位置原地加一，词元一次收集；没有重新打包。",
+    ),
+    "say.repacked": ("The batch was packed row by row.", "批次是逐行打包的。"),
+    "say.waits": ("{who} held back: {reason}", "{who} 被推迟：{reason}"),
+    "say.gap": ("Steps between the last one shown and this one are missing.", "上一个显示的步骤与本步之间有缺失。"),
+    "say.stale": (
+        "Rows {rows} of {buffer} are read but were not written in this step.",
+        "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
+    ),
+    "chg.admitted": ("{who} starts", "{who} 开始"),
+    "chg.finished": ("{who} finishes ({reason})", "{who} 结束（{reason}）"),
+    "chg.left": ("{who} is gone", "{who} 已离开"),
+    "chg.decodes": ("{who} begins to decode", "{who} 开始解码"),
+    "chg.path": ("{old} → {new}", "{old} → {new}"),
+    "chg.bucket": ("bucket {old} → {new}", "桶 {old} → {new}"),
+    "chg.blocks": ("+{n} {n|block|blocks}", "+{n} 块"),
+    "chg.deferred": ("{who} held back", "{who} 被推迟"),
+    "chg.none": ("same batch, same path", "批次与路径都没有变"),
+    "chg.address": ("{buffer} moved", "{buffer} 的地址变了"),
+    "sch.nobody_waits": ("Nobody is held back.", "没有请求被推迟。"),
+    "sch.promoted": ("context, run as a decode row", "上下文，按解码行运行"),
+    "sch.chunk": ("{done} of {whole}", "{done} / {whole}"),
+    "sch.last_chunk": ("{done} of {whole}, samples", "{done} / {whole}，采样"),
+    "sch.decodes": ("output token {n}", "第 {n} 个输出词元"),
+    "sch.paused": ("Paused, its blocks given back: {who}.", "已暂停并归还块：{who}。"),
+    "res.none": ("No block was added: the last blocks still have room.", "没有新增块：最后的块还有空位。"),
+    "res.room": ("{used} / {room}", "{used} / {room}"),
+    "res.pool": ("The pool", "块池"),
+    "res.map": ("{held} of {total} blocks are held", "{total} 个块中有 {held} 个被持有"),
+    "res.legend": (
+        "One cell a block, the number is the request. Thick: added in this step; hatched P: the padding dummy's.",
+        "每格一个块，数字是请求。粗框：本步新增；斜线 P：属于填充请求。",
+    ),
+    "res.legend_many": (
+        "One cell for {n} blocks, … where several requests share it. Thick: added in this step.",
+        "每格 {n} 个块，… 表示多个请求共用。粗框：本步新增。",
+    ),
+    "pad.ladder": ("{n} {n|request goes|requests go} to bucket {bucket}", "{n} 个请求进入大小为 {bucket} 的桶"),
+    "pad.ladder_eager": ("{n} {n|request|requests}, no bucket: eager", "{n} 个请求，没有桶：eager"),
+    "pad.say_eager": (
+        "Eager: the batch keeps its own {n} {n|request|requests}; nothing is padded.",
+        "Eager：批次保持自己的 {n} 个请求，不填充。",
+    ),
+    "pad.say_exact": (
+        "{n} {n|request fits|requests fit} bucket {bucket} exactly: no dummy, no waste.",
+        "{n} 个请求恰好装满大小为 {bucket} 的桶：没有填充，没有浪费。",
+    ),
+    "pad.say_padded": (
+        "{n} {n|request goes|requests go} into bucket {bucket} with {dummies} {dummies|dummy|dummies}: "
+        "{waste} % of the rows are waste.",
+        "{n} 个请求加 {dummies} 个填充请求进入大小为 {bucket} 的桶：{waste} % 的行是浪费。",
+    ),
+    "pad.promoted": (
+        "Promoted: {who} has one prompt token left, so it runs as a decode row.",
+        "提升：{who} 只剩一个提示词元，按解码行运行。",
+    ),
+    "pad.why": (
+        "A dummy is a real request with its own block and slot: the graph reads and writes its rows like any other.",
+        "填充请求是真正的请求，有自己的块和槽位：图像对待其他行一样读写它的行。",
+    ),
+    "pad.dummy": ("dummy", "填充"),
+    "pad.too_small": ("too small", "太小"),
+    "pad.exact": ("exactly", "恰好"),
+    "pad.fits": ("with padding", "需填充"),
+    "pad.captured": ("{n} captured, +{bytes}", "已捕获 {n} 个，+{bytes}"),
+    "pad.captured_free": ("{n} captured, in the same memory", "已捕获 {n} 个，共用同一内存"),
+    "pad.no_graph": ("not captured", "未捕获"),
+    "path.graph_why": ("Every condition holds; {check} facts are compared again before the replay.", "所有条件都满足；重放前还会再比较 {check} 项。"),
+    "path.smallest": ("Smallest change: {fix}", "最小的改动：{fix}"),
+    "rows.full": (
+        "{n} {n|row|rows}, packed by the host: {c} context, {g} generation, {p} padding.",
+        "{n} 行，由主机打包：上下文 {c}、解码 {g}、填充 {p}。",
+    ),
+    "rows.steady": (
+        "{n} {n|row|rows}, nothing packed: positions +1 in place, tokens by one gather ({g} generation, {p} padding).",
+        "{n} 行，没有打包：位置原地加一，词元一次收集（解码 {g}、填充 {p}）。",
+    ),
+    "meta.eager": (
+        "The eager metadata object …{obj} ({backend}): {contexts} {contexts|context|contexts}, {n} rows.",
+        "eager 的元数据对象 …{obj}（{backend}）：{contexts} 个上下文，{n} 行。",
+    ),
+    "meta.graph": (
+        "The metadata object …{obj} ({backend}) belongs to this graph key alone: the graph has its addresses baked in.",
+        "元数据对象 …{obj}（{backend}）只属于这个图键：图里固化了它的地址。",
+    ),
+    "meta.new": ("new", "新"),
+    "meta.note": (
+        "kv = cached + q. Underlined: the block that receives this step's newest token; dotted: reserved, still empty.",
+        "kv = 已缓存 + q。下划线：接收本步最新词元的块；点线：已预留但为空。",
+    ),
+    "run.simulated": (
+        "The graph is simulated by the CPU tape: addresses, keys and contents are real, speed is not.",
+        "图由 CPU 磁带模拟：地址、键和内容是真实的，速度不是。",
+    ),
+    "run.host": ("{us} of host time", "主机时间 {us}"),
+    "run.say.eager": ("{n} {n|row|rows}, launched one operation after another.", "{n} 行，逐个算子启动。"),
+    "run.say.replay": ("One launch replays everything that was captured for {key}.", "一次启动重放为 {key} 捕获的全部操作。"),
+    "run.say.capture": ("The operations were recorded for {key}, then replayed.", "为 {key} 录制操作，然后重放。"),
+    "run.no_check": ("Nothing to compare: only a replay depends on old addresses.", "无需比较：只有重放依赖旧地址。"),
+    "run.pool": ("All graphs share one memory pool of {bytes}.", "所有图共用一个 {bytes} 的内存池。"),
+    "run.pool_grew": ("The shared graph pool grew by {grew} to {bytes}.", "共用的图内存池增加 {grew}，达到 {bytes}。"),
+    "smp.say": (
+        "{n} {n|token was|tokens were} sampled; {silent} unfinished {silent|prompt|prompts} asked for none.",
+        "采样了 {n} 个词元；{silent} 个未完成的提示不采样。",
+    ),
+    "smp.note": (
+        "The sample stays on the device at its slot; the next step gathers it from there.",
+        "采样结果留在设备上自己的槽位；下一步从那里收集。",
+    ),
+    "com.say": ("{fin} finished, {cont} go on.", "{fin} 个结束，{cont} 个继续。"),
+    "com.note": (
+        "Until here everything could still be rolled back; an exception before this stage leaves no block behind.",
+        "在此之前一切都可以回滚；这个阶段之前的异常不会遗留任何块。",
+    ),
+    "com.gone": ("gone", "离开"),
+    "com.next_decode": ("decodes at position {at}", "在位置 {at} 解码"),
+    "com.next_chunk": ("prompt from {at} of {whole}", "提示从 {at} 开始，共 {whole}"),
+    "com.freed": ("Given back: {who}.", "归还：{who}。"),
+    "com.freed_one": ("{who} its slot and {n} {n|block|blocks}", "{who} 的槽位和 {n} 个块"),
+}
+
+_VIEWS: Final[dict[str, tuple[str, str]]] = {
+    "layer.persistent.what": (
+        "Allocated once, live as long as the process; every step writes into the same places.",
+        "只分配一次，与进程同寿；每步都写在同样的位置。",
+    ),
+    "layer.static.what": (
+        "Prefixes cut for each graph key: their addresses are baked into the graph, so a replay reads exactly these.",
+        "为每个图键切出的前缀：地址固化在图里，重放读的正是它们。",
+    ),
+    "layer.metadata.what": (
+        "Owned by one metadata object for each key; rewritten in place by prepare(), before the graph runs.",
+        "属于每个键各自的元数据对象；由 prepare() 在图运行前原地改写。",
+    ),
+    "layer.none": ("Not recorded apart for this step.", "本步没有单独记录。"),
+    "buf.facts": ("{dtype}[{capacity}] at {address}, read: {live}", "{dtype}[{capacity}]，地址 {address}，读取：{live}"),
+    "buf.legend.live": ("written in this step", "本步写入"),
+    "buf.legend.kept": ("read, written earlier", "读取，更早写入"),
+    "buf.legend.stale": ("left over from n steps ago, not read", "n 步之前的残留，不读取"),
+    "buf.legend.spare": ("written, not read", "写入但不读取"),
+    "buf.legend.empty": ("never written", "从未写入"),
+    "buf.marks": (
+        "↓ host copy · ⇄ device gather · +1 in place · 0 zero fill · ⇒ device copy · −n steps ago · w warm-up · bar: end",
+        "↓ 主机拷贝 · ⇄ 设备收集 · +1 原地 · 0 清零 · ⇒ 设备拷贝 · −n 步之前 · 预 预热 · 竖线：读取终点",
+    ),
+    "buf.warm": ("w", "预"),
+    "buf.before": ("(before the first)", "（第一步之前）"),
+    "buf.wrote": ("{mark} {writer}: {n} {n|row|rows}", "{mark} {writer}：{n} 行"),
+    "buf.untouched": ("not written in this step", "本步没有写入"),
+    "buf.hidden": ("+ {n} more written rows, in {runs} {runs|run|runs}", "+ 另有 {n} 个写过的行，分为 {runs} 段"),
+    "buf.aria": ("{name}: {live} rows read, {known} rows ever written", "{name}：读取 {live} 行，曾写入 {known} 行"),
+    "buf.cell.live": ("row {row}: {writer} in this step", "第 {row} 行：本步由{writer}写入"),
+    "buf.cell.kept": ("row {row}: {writer} in step {step}, still valid", "第 {row} 行：第 {step} 步由{writer}写入，仍有效"),
+    "buf.cell.stale": (
+        "row {row}: left by {writer} in step {step}, {age} {age|step|steps} ago; not read",
+        "第 {row} 行：{age} 步之前（第 {step} 步）由{writer}留下；不读取",
+    ),
+    "buf.cell.spare": ("row {row}: {writer} in this step, not read", "第 {row} 行：本步由{writer}写入，不读取"),
+    "buf.cell.empty": ("row {row}: never written", "第 {row} 行：从未写入"),
+    "buf.cell.unwritten": ("row {row}: read but never written", "第 {row} 行：被读取但从未写入"),
+    "side.eager": ("{n} {n|request|requests}, unpadded", "{n} 个请求，不填充"),
+    "side.graph": ("{n} of {bucket} seats used, {waste} % waste", "{bucket} 个座位用了 {n} 个，浪费 {waste} %"),
+    "side.hint": (
+        "Choose a request here or click one of its rows: it stays marked through all stages and steps.",
+        "在这里选择一个请求，或点击它的某一行：它在所有阶段和步骤中都会被标出。",
+    ),
+    "j.sch_context": ("{n} prompt {n|token|tokens} from position {start}", "从位置 {start} 起的 {n} 个提示词元"),
+    "j.sch_generation": ("1 decode row at position {start}", "1 个解码行，位置 {start}"),
+    "j.deferred": ("held back: {reason} ({needed} needed, {available} available)", "被推迟：{reason}（需要 {needed}，可用 {available}）"),
+    "j.absent": ("not in this step", "不在本步中"),
+    "j.res_added": ("+{n} {n|block|blocks}: {blocks}", "+{n} 块：{blocks}"),
+    "j.res_none": ("no new block, {n} held", "没有新块，持有 {n}"),
+    "j.promoted": ("promoted to a decode row", "提升为解码行"),
+    "j.pad": ("a seat in bucket {bucket}", "大小为 {bucket} 的桶中的一个座位"),
+    "j.pad_eager": ("no padding", "不填充"),
+    "j.graph": ("graph found", "找到图"),
+    "j.eager": ("eager: {reason}", "eager：{reason}"),
+    "j.rows": ("row {rows}: {source}", "第 {rows} 行：{source}"),
+    "j.position": ("position {from} written", "写入位置 {from}"),
+    "j.positions": ("positions {from} to {to} written", "写入位置 {from} 至 {to}"),
+    "j.meta": ("q {q}, cached {cached}, kv {kv}", "q {q}，已缓存 {cached}，kv {kv}"),
+    "j.run": ("{path}", "{path}"),
+    "j.sampled": ("“{token}”", "“{token}”"),
+    "j.no_sample": ("no sample: prompt unfinished", "不采样：提示未完成"),
+    "j.unknown_token": ("sampled", "已采样"),
+    "predict.say": ("Step {step} is about to run {n} {n|request|requests}.", "第 {step} 步即将运行 {n} 个请求。"),
+    "predict.first": ("Predict first.", "请先预测。"),
+    "predict.locked": ("Hidden until you have chosen: look at Schedule, then predict above.", "选择之后才显示：先看“调度”，再在上方预测。"),
+    "predict.start": ("Predict mode: go to the next step; its path stays hidden until you choose.", "预测模式：前往下一步；选择之前路径保持隐藏。"),
+    "predict.ask": (
+        "Step {step}: {n} {n|request|requests}, {contexts} of them {contexts|a context|contexts}, {rows} {rows|row|rows}. How will it run?",
+        "第 {step} 步：{n} 个请求，其中 {contexts} 个是上下文，共 {rows} 行。它会怎样运行？",
+    ),
+    "predict.asked": ("Step {step}, predicted:", "第 {step} 步，已预测："),
+    "predict.options": ("Your prediction", "你的预测"),
+    "predict.bucket": ("graph for {bucket}", "大小为 {bucket} 的图"),
+    "predict.right": ("Right: {truth}. {why}", "正确：{truth}。{why}"),
+    "predict.wrong": ("You said {mine}; it was {truth}. {why}", "你选的是{mine}；实际是{truth}。{why}"),
+    "predict.fits": ("{bucket} is the smallest bucket that holds {n}.", "{bucket} 是容得下 {n} 的最小的桶。"),
+    "predict.score": ("{right} of {n} right", "{n} 次中对 {right} 次"),
+    "warm.say": ("{n} {n|graph|graphs}, {bytes}, {seconds} s in all.", "{n} 个图，{bytes}，共 {seconds} 秒。"),
+    "warm.say_simulated": (
+        "{n} {n|graph|graphs}, {bytes}, {seconds} s in all; simulated by the CPU tape.",
+        "{n} 个图，{bytes}，共 {seconds} 秒；由 CPU 磁带模拟。",
+    ),
+    "help.colours": (
+        "C dotted: context. E diagonal: extend. G plain: generation. P hatched: padding. The letter always says it too.",
+        "C 点：上下文。E 斜线：扩展。G 纯色：解码。P 网格：填充。字母总是同时标出。",
+    ),
+    "help.stale": ("Dashed with −n: left over from n steps ago; no step may read it.", "虚线与 −n：n 步之前的残留；任何一步都不应读取。"),
+    "help.changed": ("Δ marks what changed since the step before.", "Δ 标出与上一步相比的变化。"),
+    "help.follow": ("A followed request has a bar at its left in every view.", "被跟踪的请求在每个视图左侧都有一条标记。"),
+    "help.time": ("Times are host time between two stages of the engine.", "时间是引擎两个阶段之间的主机时间。"),
+    "help.simulated": ("~ simulated: the CPU tape stands for the graph; read contents and addresses, not speed.", "~ 模拟：CPU 磁带代替图；看内容和地址，不看速度。"),
+    "live.gone": ("the run is over: no request is left", "运行已结束：没有剩余请求"),
+}
+
+_CONDITIONS: Final[dict[str, tuple[str, str]]] = {
+    "cond.GRAPHS_DISABLED": ("graphs are enabled", "已启用图"),
+    "cond.WARMUP": ("not a warm-up step", "不是预热步"),
+    "cond.HAS_CONTEXT_UNPROMOTED": ("no context left in the batch", "批次中没有上下文"),
+    "cond.ABOVE_LARGEST_BUCKET": ("the batch fits the largest bucket", "批次不超过最大的桶"),
+    "cond.NO_EXACT_BUCKET_PADDING_OFF": ("an exact bucket, or padding is on", "恰好的桶，或允许填充"),
+    "cond.NO_DUMMY_SLOT": ("a dummy is there to fill the bucket", "有可用的填充请求"),
+    "cond.SAMPLER_MODE_NOT_CAPTURED": ("this sampler has a captured graph", "该采样方式已捕获"),
+    "cond.CAPTURE_NOT_ALLOWED_NOW": ("capturing is allowed now", "现在允许捕获"),
+}
+
+SENTENCES: Final[dict[str, tuple[str, str]]] = {**_STAGES, **_STEP, **_VIEWS, **_CONDITIONS, **REASON_WORDS}

@@ -1,0 +1,258 @@
+"""Stepper: the widget that steps through a recorded run, or through a live session, in a notebook.
+
+The trace is shipped once and stepped in the browser (``esm/*.js``); the kernel is asked only for the next real step of
+a live session. What a reader chose (step, stage, followed request, language, predictions) lives in traits, so that a
+moved cell or a second view keeps it. Every callback is wrapped: an error shows in the widget and raises under test.
+
+Does not: encode (``frames.py``), word (``strings.py``) or record anything, or import torch.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import anywidget
+import traitlets
+
+from engine.errors import ConfigError
+from lab.snapshot import STAGES, StepSnapshot
+from lab.trace import Trace
+from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.strings import LANGUAGES, table, translate
+
+MAX_STEPS: Final = 10_000  # the same number stands in esm/store.js
+_ESM_PARTS: Final = (
+    "dom",
+    "text",
+    "store",
+    "panel_schedule",
+    "panel_graph",
+    "panel_rows",
+    "panel_buffers",
+    "panel_run",
+    "timeline",
+    "frame",
+    "overlays",
+    "context",
+    "main",
+)
+_FOLDER: Final = Path(__file__).parent / "esm"
+_ASKED: Final = "the session gave no step: it is finished, or the step failed and was undone"
+
+
+class LiveSession(Protocol):
+    """What the stepper needs of a session: ``lab.session.Session`` is one."""
+
+    @property
+    def trace(self) -> Trace:
+        """The run so far."""
+        ...
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no step is left."""
+        ...
+
+    def step(self) -> StepSnapshot | None:
+        """Run one step."""
+        ...
+
+
+def join_esm() -> str:
+    """Join the parts to one module; comment lines and indentation stay behind, they are for the reader of the files."""
+    lines: list[str] = []
+    for part in _ESM_PARTS:
+        for line in (_FOLDER / f"{part}.js").read_text(encoding="utf-8").splitlines():
+            code = line.strip()
+            if code and not code.startswith("//"):
+                lines.append(code)
+    return "\n".join(lines) + "\n"
+
+
+def read_css() -> str:
+    """Return the style sheet."""
+    return (_FOLDER / "stepper.css").read_text(encoding="utf-8")
+
+
+def _stage_index(stage: str | int | None) -> int:
+    """Return a stage by number, engine name or label. Raises: ConfigError."""
+    if stage is None:
+        return 0
+    labels = {table("en")[f"stage.{at}"].lower(): at for at in range(len(STAGES))}
+    names = {**{name.lower(): at for at, name in enumerate(STAGES)}, **labels}
+    number = names.get(stage.lower()) if isinstance(stage, str) else stage
+    if number is None or not 0 <= number < len(STAGES):
+        message = f"stage must be 0 to {len(STAGES) - 1} or one of {', '.join(STAGES)}, got {stage!r}"
+        raise ConfigError(message)
+    return number
+
+
+def _step_index(step: int | None, num_steps: int) -> int:
+    """Return a step as an index into the trace; negative counts from the end. Raises: ConfigError."""
+    index = 0 if step is None else step
+    if num_steps and not -num_steps <= index < num_steps:
+        message = f"step must be from {-num_steps} to {num_steps - 1} in a trace of {num_steps} steps, got {step}"
+        raise ConfigError(message)
+    return index % num_steps if num_steps else 0
+
+
+class Stepper(anywidget.AnyWidget):
+    """A trace, step by step, forwards and backwards; ``session`` adds the next real step on demand.
+
+    step: index into ``trace.steps``. stage: 0 to 9, an engine stage name or a label. lang: "en" or "zh".
+    """
+
+    _esm = join_esm()
+    _css = read_css()
+
+    trace = traitlets.Bytes(b"").tag(sync=True)
+    words = traitlets.Dict({}).tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+    stage = traitlets.Int(0).tag(sync=True)
+    selected = traitlets.Int(-1).tag(sync=True)
+    lang = traitlets.Enum(LANGUAGES, default_value="en").tag(sync=True)
+    predict_from = traitlets.Int(-1).tag(sync=True)
+    answers = traitlets.Dict({}).tag(sync=True)
+    is_live = traitlets.Bool(default_value=False).tag(sync=True)
+    finished = traitlets.Bool(default_value=False).tag(sync=True)
+    alert = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        session: LiveSession | None = None,
+        step: int | None = None,
+        stage: str | int | None = None,
+        lang: str = "en",
+    ) -> None:
+        """Ship the trace. Raises: ConfigError for a step, stage or language that is not there."""
+        if lang not in LANGUAGES:
+            message = f"lang must be one of {', '.join(LANGUAGES)}, got {lang!r}"
+            raise ConfigError(message)
+        self._session = session
+        encoder = FrameEncoder(trace)
+        self._encoder = encoder
+        super().__init__(
+            trace=deflate(encoder.part()),
+            words={language: table(language) for language in LANGUAGES},
+            step=_step_index(step, len(encoder.frames)),
+            stage=_stage_index(stage),
+            lang=lang,
+            is_live=session is not None,
+            finished=session is not None and session.is_finished,
+        )
+        _close_earlier_of_this_cell(self)
+
+    @classmethod
+    def from_trace(
+        cls, trace: Trace, step: int | None = 0, stage: str | int | None = None, lang: str = "en"
+    ) -> "Stepper":
+        """Step through a recorded trace."""
+        return cls(trace, step=step, stage=stage, lang=lang)
+
+    @classmethod
+    def live(cls, session: LiveSession, **options: Any) -> "Stepper":
+        """Step through a session and let the reader ask for its next step."""
+        return cls(session.trace, session=session, **options)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps shipped so far."""
+        return len(self._encoder.frames)
+
+    def sentence(self, index: int | None = None) -> str:
+        """Return what the stepper says about a step, in its language."""
+        said = self._encoder.frames[self.step if index is None else index]["say"]
+        return " ".join(translate(name, arguments, cast("str", self.lang)) for name, arguments in said)
+
+    def _handle_custom_msg(self, content: Mapping[str, Any], buffers: object) -> None:
+        """Answer a view: ``run`` the next step, or ``sync`` the frames it lacks. Overridden: ipywidgets swallows errors."""
+        with self._alerting(content):
+            kind, have = content.get("type"), int(content.get("have", -1))
+            if kind not in ("run", "sync"):
+                message = f"a view may ask for 'run' or 'sync', got {kind!r}"
+                raise ConfigError(message)
+            # A view that lacks frames gets those; running one more is for a view that has seen all there is.
+            if kind == "run" and have >= self._encoder.last_step:
+                self._run_one()
+            self._send_frames(content, have, jump=kind == "run")
+
+    def _run_one(self) -> None:
+        session = self._session
+        if session is None:
+            message = "this stepper shows a recorded trace; Session(...).show() can run further steps"
+            raise ConfigError(message)
+        if self.num_steps >= MAX_STEPS:
+            message = f"the stepper keeps at most {MAX_STEPS} steps; start another session"
+            raise ConfigError(message)
+        if not session.is_finished:
+            snapshot = session.step()
+            trace = session.trace
+            # Steps that somebody ran outside of the widget since then come along.
+            self._encoder.extend(trace.steps, trace.header)
+            self.alert = "" if snapshot is not None or session.is_finished else _ASKED
+        self.finished = session.is_finished
+
+    def _send_frames(self, content: Mapping[str, Any], have: int, *, jump: bool) -> None:
+        part = self._encoder.part(self._encoder.index_after(have))
+        answer = {"type": "frames", "view": content.get("view"), "seq": content.get("seq"), "jump": jump}
+        self.send(answer, buffers=[deflate(part)])
+
+    @contextlib.contextmanager
+    def _alerting(self, content: Mapping[str, Any]) -> Generator[None]:
+        """Show an error of a callback in the widget, where a notebook would lose it; raise it again under test."""
+        try:
+            yield
+        except Exception as error:
+            self.alert = f"{type(error).__name__}: {error}"
+            self.send({"type": "error", "view": content.get("view"), "seq": content.get("seq"), "text": self.alert})
+            if "PYTEST_CURRENT_TEST" in os.environ:
+                raise
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Add a text and a table for places without widgets."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        return {**data, "text/plain": self.as_text()}, metadata
+
+    def as_text(self) -> str:
+        """Return the run in words: one line a step around the chosen one."""
+        first = max(0, self.step - 4)
+        chosen = range(first, min(self.num_steps, first + 9))
+        lines = [f"{'>' if at == self.step else ' '} {self.sentence(at)}" for at in chosen]
+        return "\n".join([f"Stepper over {self.num_steps} steps:", *lines])
+
+
+_last_of_cell: dict[str, tuple[str, list[Stepper]]] = {}
+
+
+def _running_cell() -> tuple[str, str] | None:
+    """Return (cell id, execution id) of the notebook cell that runs now, or None outside of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return None
+    parent = kernel.get_parent("shell") or {}
+    cell = parent.get("metadata", {}).get("cellId")
+    return (cell, parent["header"]["msg_id"]) if cell else None
+
+
+def _close_earlier_of_this_cell(widget: Stepper) -> None:
+    """Close the steppers that an earlier run of the same cell left: each holds its whole trace."""
+    running = _running_cell()
+    if running is None:
+        return
+    cell, execution = running
+    before, widgets = _last_of_cell.get(cell, (execution, []))
+    if before != execution:
+        for old in widgets:
+            old.close()
+        widgets = []
+    _last_of_cell[cell] = (execution, [*widgets, widget])
