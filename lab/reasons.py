@@ -1,0 +1,407 @@
+"""The words of every reason: a clause, a sentence with the step's numbers, the smallest fix, where to read on.
+
+One frozen row for each member of ``engine.reasons``, in English and Chinese. The clause needs no numbers and fits into
+another sentence; the sentence takes named arguments; the fix names the configuration field that would have changed
+the outcome. A reason that needs no fix says so.
+
+Does not: decide a reason (``engine/``), find the numbers, or try out a fix (``counterfactual.py``).
+Source: own words; the anchors point into the article that the walkthroughs follow.
+"""
+
+import dataclasses
+import enum
+import string
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from engine.errors import ConfigError
+from engine.reasons import DeferralReason, FallOff, PathKind
+
+Reason = FallOff | DeferralReason | PathKind
+LANGUAGES: Final = ("en", "zh")
+
+
+class Section(enum.StrEnum):
+    """The article's sections that explain a reason, by the beginning of their headings."""
+
+    SCHEDULE_TO_INPUTS = "从调度输出到模型输入"
+    RUNNERS = "三类 runner"
+    PACKING = "逐请求打包"
+    PADDING = "Padding"
+    CHOOSING_THE_GRAPH = "一次前向的执行编排"
+    CAPTURE_AND_REPLAY = "图捕获与重放的硬边界"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Words:
+    """One text in both languages; placeholders in braces have the same names in both."""
+
+    en: str
+    zh: str
+
+    def get(self, language: str) -> str:
+        """Return the text. Raises: ConfigError for a language without a table."""
+        if language not in LANGUAGES:
+            message = f"language must be one of {', '.join(LANGUAGES)}, got {language!r}"
+            raise ConfigError(message)
+        return self.en if language == "en" else self.zh
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """Names of the arguments that the English text takes."""
+        return placeholders(self.en)
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """Return the names in braces of a template."""
+    return frozenset(name for _text, name, _spec, _conversion in string.Formatter().parse(template) if name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonRow:
+    """Everything that is said about one reason.
+
+    clause: lower case, no full stop, no arguments. sentence: with named arguments. fix: the smallest change, None
+    where nothing has to change. fields: configuration fields that the fix names. note: what the section says about it.
+    """
+
+    reason: Reason
+    clause: Words
+    sentence: Words
+    fix: Words | None
+    fields: tuple[str, ...]
+    section: Section
+    note: Words
+
+
+_CAPTURE_NOTE: Final = Words(
+    "All capturing happens in warm-up, because it allocates and could move what other graphs point to.",
+    "所有捕获都在预热阶段完成，因为捕获要分配内存，可能使其他图记住的地址失效。",
+)
+_BUCKET_NOTE: Final = Words(
+    "A graph's shapes are fixed, so only a few batch sizes get one and the others are rounded up to them.",
+    "图的形状是固定的，因此只为少数批次大小捕获图，其余的向上取到这些大小。",
+)
+_FRAMING_NOTE: Final = Words(
+    "What the scheduler hands over changes in length with every step.",
+    "调度器交出的内容，其长度每一步都在变。",
+)
+_SPACE_NOTE: Final = Words(
+    "Buffers and pools have a fixed size, so that their addresses can stay; a step has to fit into them.",
+    "缓冲区和池的大小固定，地址才能不变；每一步都必须装得进去。",
+)
+
+_FALL_OFFS: Final = (
+    ReasonRow(
+        reason=FallOff.GRAPHS_DISABLED,
+        clause=Words("graphs are switched off", "图已关闭"),
+        sentence=Words("This engine was configured to run without graphs.", "这个引擎配置为不使用图。"),
+        fix=Words("Set CudaGraphConfig(enabled=True).", "设置 CudaGraphConfig(enabled=True)。"),
+        fields=("cuda_graph.enabled",),
+        section=Section.CHOOSING_THE_GRAPH,
+        note=Words("Every step first asks whether it may use a graph at all.", "每一步首先要问：能不能使用图。"),
+    ),
+    ReasonRow(
+        reason=FallOff.WARMUP,
+        clause=Words("it is a warm-up step", "这是预热步"),
+        sentence=Words(
+            "Warm-up runs each batch eagerly before it captures, so that lazy initialisation stays outside the graph.",
+            "预热在捕获之前先以 eager 方式运行每个批次，让惰性初始化留在图外。",
+        ),
+        fix=None,
+        fields=(),
+        section=Section.CAPTURE_AND_REPLAY,
+        note=_CAPTURE_NOTE,
+    ),
+    ReasonRow(
+        reason=FallOff.HAS_CONTEXT_UNPROMOTED,
+        clause=Words("a prompt is being computed", "批次中有正在计算的提示"),
+        sentence=Words(
+            "Prompts in the batch: {contexts}. A decode graph has one row for each request; a prompt brings several.",
+            "批次中的提示请求数：{contexts}。解码图中每个请求只有一行，而提示会带来多行。",
+        ),
+        fix=Words(
+            "Nothing has to change: the graph path is back after the last chunk. A larger "
+            "SchedulerConfig.max_num_tokens gets there in fewer steps.",
+            "不必改动：最后一块完成后就回到图路径。更大的 SchedulerConfig.max_num_tokens 可以更快到达。",
+        ),
+        fields=("scheduler.max_num_tokens",),
+        section=Section.PACKING,
+        note=Words(
+            "Prompts, verifications and decodes bring different numbers of rows for each request.",
+            "提示、验证和解码，每个请求带来的行数各不相同。",
+        ),
+    ),
+    ReasonRow(
+        reason=FallOff.ABOVE_LARGEST_BUCKET,
+        clause=Words("the batch is larger than every captured size", "批次超过了所有已捕获的大小"),
+        sentence=Words(
+            "The batch has {requests} requests; the largest captured size is {largest}.",
+            "批次有 {requests} 个请求；已捕获的最大批次大小是 {largest}。",
+        ),
+        fix=Words(
+            "Add {requests} to CudaGraphConfig.batch_sizes.", "在 CudaGraphConfig.batch_sizes 中加入 {requests}。"
+        ),
+        fields=("cuda_graph.batch_sizes",),
+        section=Section.PADDING,
+        note=_BUCKET_NOTE,
+    ),
+    ReasonRow(
+        reason=FallOff.NO_EXACT_BUCKET_PADDING_OFF,
+        clause=Words("no captured size fits exactly and padding is off", "没有恰好相符的已捕获大小，而填充已关闭"),
+        sentence=Words(
+            "No graph was captured for exactly {requests} requests, and padding up to the next size is off.",
+            "没有为恰好 {requests} 个请求捕获图，而向上填充已关闭。",
+        ),
+        fix=Words(
+            "Set CudaGraphConfig(enable_padding=True), or add {requests} to CudaGraphConfig.batch_sizes.",
+            "设置 CudaGraphConfig(enable_padding=True)，或在 CudaGraphConfig.batch_sizes 中加入 {requests}。",
+        ),
+        fields=("cuda_graph.enable_padding", "cuda_graph.batch_sizes"),
+        section=Section.PADDING,
+        note=_BUCKET_NOTE,
+    ),
+    ReasonRow(
+        reason=FallOff.NO_DUMMY_SLOT,
+        clause=Words("there is no dummy request to pad with", "没有可用于填充的假请求"),
+        sentence=Words(
+            "Bucket {bucket} has empty places for the {requests} requests, and no dummy with blocks and a slot of its "
+            "own is there to fill them.",
+            "对 {requests} 个请求来说，大小为 {bucket} 的桶有空位，但没有自带块和槽位的假请求来补满。",
+        ),
+        fix=Words(
+            "Raise KVCacheConfig.num_blocks by a sequence, or add {requests} to CudaGraphConfig.batch_sizes.",
+            "把 KVCacheConfig.num_blocks 增加一个序列所需的数量，或在 CudaGraphConfig.batch_sizes 中加入 {requests}。",
+        ),
+        fields=("kv_cache.num_blocks", "cuda_graph.batch_sizes"),
+        section=Section.PADDING,
+        note=Words(
+            "A dummy is a whole request, with an id, blocks and a slot, made ahead of time.",
+            "假请求是完整的请求，有编号、块和槽位，并且事先造好。",
+        ),
+    ),
+    ReasonRow(
+        reason=FallOff.SAMPLER_MODE_NOT_CAPTURED,
+        clause=Words("this bucket was captured with the other sampler only", "这个桶只捕获了另一种采样方式"),
+        sentence=Words(
+            "The step samples in mode {mode}; bucket {bucket} was captured in mode {captured}.",
+            "这一步以 {mode} 方式采样；大小为 {bucket} 的桶是以 {captured} 方式捕获的。",
+        ),
+        fix=Words(
+            "Let warm-up capture this mode too; until then SamplingParams(temperature=0.0) stays on the graph path.",
+            "让预热也捕获这种方式；在此之前，SamplingParams(temperature=0.0) 可以留在图路径上。",
+        ),
+        fields=("sampling.temperature",),
+        section=Section.CHOOSING_THE_GRAPH,
+        note=Words(
+            "Argmax and full sampling run different kernels, so the key tells them apart.",
+            "取最大值与完整采样运行不同的内核，因此图键要区分二者。",
+        ),
+    ),
+    ReasonRow(
+        reason=FallOff.CAPTURE_NOT_ALLOWED_NOW,
+        clause=Words("there is no graph for it, and serving never captures", "没有对应的图，而服务期间不捕获"),
+        sentence=Words(
+            "No graph exists for bucket {bucket}, and capturing is allowed in warm-up only.",
+            "大小为 {bucket} 的桶没有图，而捕获只允许在预热阶段进行。",
+        ),
+        fix=Words(
+            "Have {bucket} in CudaGraphConfig.batch_sizes when the engine starts, with memory for its capture.",
+            "在引擎启动时把 {bucket} 放进 CudaGraphConfig.batch_sizes，并留出捕获所需的内存。",
+        ),
+        fields=("cuda_graph.batch_sizes",),
+        section=Section.CAPTURE_AND_REPLAY,
+        note=_CAPTURE_NOTE,
+    ),
+)
+
+_DEFERRALS: Final = (
+    ReasonRow(
+        reason=DeferralReason.NO_FREE_BLOCKS,
+        clause=Words("the block pool cannot carry it to its end", "块池不足以支撑它运行到结束"),
+        sentence=Words(
+            "Request {request} needs {needed} blocks to reach its end; {available} are free and not promised.",
+            "请求 {request} 要运行到结束需要 {needed} 个块；空闲且未被预定的有 {available} 个。",
+        ),
+        fix=Words(
+            "Raise KVCacheConfig.num_blocks, or lower SamplingParams.max_tokens.",
+            "调高 KVCacheConfig.num_blocks，或调低 SamplingParams.max_tokens。",
+        ),
+        fields=("kv_cache.num_blocks", "sampling.max_tokens"),
+        section=Section.SCHEDULE_TO_INPUTS,
+        note=_SPACE_NOTE,
+    ),
+    ReasonRow(
+        reason=DeferralReason.NO_FREE_SLOTS,
+        clause=Words("every sequence slot is taken", "所有序列槽位都被占用"),
+        sentence=Words(
+            "Request {request} needs {needed} sequence slot; {available} are free.",
+            "请求 {request} 需要 {needed} 个序列槽位；空闲的有 {available} 个。",
+        ),
+        fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
+        fields=("scheduler.max_batch_size",),
+        section=Section.SCHEDULE_TO_INPUTS,
+        note=_SPACE_NOTE,
+    ),
+    ReasonRow(
+        reason=DeferralReason.BEHIND_BLOCKED_REQUEST,
+        clause=Words("an earlier request is blocked, and nobody overtakes", "更早的请求被阻塞，不允许超越"),
+        sentence=Words(
+            "Request {request} (needs {needed}, available {available}) waits behind a blocked one: order is kept.",
+            "请求 {request}（需要 {needed}，可用 {available}）排在被阻塞的请求之后：保持先后次序。",
+        ),
+        fix=Words(
+            "Free the request in front of it: its own reason names the field.",
+            "先解决排在前面的请求：它自己的原因会指出要改的字段。",
+        ),
+        fields=(),
+        section=Section.SCHEDULE_TO_INPUTS,
+        note=_FRAMING_NOTE,
+    ),
+    ReasonRow(
+        reason=DeferralReason.TOKEN_BUDGET,
+        clause=Words("the step's token budget is spent", "本步的词元预算已用完"),
+        sentence=Words(
+            "Request {request} needs {needed} rows; {available} are left of this step's token budget.",
+            "请求 {request} 需要 {needed} 行；本步的词元预算还剩 {available} 行。",
+        ),
+        fix=Words(
+            'Raise SchedulerConfig.max_num_tokens, or set SchedulerConfig(chunking="fcfs").',
+            '调高 SchedulerConfig.max_num_tokens，或设置 SchedulerConfig(chunking="fcfs")。',
+        ),
+        fields=("scheduler.max_num_tokens", "scheduler.chunking"),
+        section=Section.SCHEDULE_TO_INPUTS,
+        note=_SPACE_NOTE,
+    ),
+    ReasonRow(
+        reason=DeferralReason.REQUEST_BUDGET,
+        clause=Words("the step's request budget is spent", "本步的请求预算已用完"),
+        sentence=Words(
+            "Request {request} needs {needed} place in the batch; {available} are left.",
+            "请求 {request} 需要批次中的 {needed} 个位置；还剩 {available} 个。",
+        ),
+        fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
+        fields=("scheduler.max_batch_size",),
+        section=Section.SCHEDULE_TO_INPUTS,
+        note=_SPACE_NOTE,
+    ),
+    ReasonRow(
+        reason=DeferralReason.CHUNK_TRUNCATED,
+        clause=Words("only part of its prompt fits into this step", "本步只容得下它提示的一部分"),
+        sentence=Words(
+            "Request {request} has {needed} prompt tokens to go; this step had room for {available}.",
+            "请求 {request} 还有 {needed} 个提示词元；本步的空间为 {available} 个。",
+        ),
+        fix=Words(
+            "Nothing has to change: the rest runs in the next steps. A larger SchedulerConfig.max_num_tokens takes "
+            "more at once.",
+            "不必改动：其余部分在接下来的几步中运行。更大的 SchedulerConfig.max_num_tokens 一次可以多算一些。",
+        ),
+        fields=("scheduler.max_num_tokens",),
+        section=Section.RUNNERS,
+        note=Words(
+            "A long prompt is computed piece by piece, which is why context shapes vary so much.",
+            "长提示是一块一块算完的，上下文阶段的形状因此多变。",
+        ),
+    ),
+    ReasonRow(
+        reason=DeferralReason.WAITS_FOR_BATCH,
+        clause=Words("static batching lets nobody join a running batch", "静态批处理不允许加入正在运行的批次"),
+        sentence=Words(
+            "Request {request} waits until the {needed} running requests have ended: the batch is static.",
+            "请求 {request} 要等正在运行的 {needed} 个请求结束：批次是静态的。",
+        ),
+        fix=Words(
+            'Set SchedulerConfig(capacity_policy="guaranteed_no_evict").',
+            '设置 SchedulerConfig(capacity_policy="guaranteed_no_evict")。',
+        ),
+        fields=("scheduler.capacity_policy",),
+        section=Section.SCHEDULE_TO_INPUTS,
+        note=_FRAMING_NOTE,
+    ),
+)
+
+_PATHS: Final = (
+    ReasonRow(
+        reason=PathKind.EAGER,
+        clause=Words("it runs eagerly", "以 eager 方式运行"),
+        sentence=Words(
+            "The model ran operation by operation, with the batch as it was, unpadded.",
+            "模型逐个算子运行，批次保持原样，不加填充。",
+        ),
+        fix=None,
+        fields=(),
+        section=Section.CHOOSING_THE_GRAPH,
+        note=Words("Without a key the step runs eagerly.", "没有图键，这一步就以 eager 方式运行。"),
+    ),
+    ReasonRow(
+        reason=PathKind.CAPTURE,
+        clause=Words("its graph is captured", "捕获它的图"),
+        sentence=Words(
+            "Graph {key} was captured: its operations, shapes and addresses are fixed from now on.",
+            "图 {key} 已被捕获：它的算子、形状和地址从此固定。",
+        ),
+        fix=None,
+        fields=(),
+        section=Section.CAPTURE_AND_REPLAY,
+        note=_CAPTURE_NOTE,
+    ),
+    ReasonRow(
+        reason=PathKind.REPLAY,
+        clause=Words("a captured graph is replayed", "重放已捕获的图"),
+        sentence=Words(
+            "Graph {key} was replayed over the new contents of the same addresses.",
+            "图 {key} 在相同地址的新内容上重放。",
+        ),
+        fix=None,
+        fields=(),
+        section=Section.CAPTURE_AND_REPLAY,
+        note=Words(
+            "A replay is refused unless objects, counts and addresses are those of the capture.",
+            "只有对象、数量和地址都与捕获时一致，才允许重放。",
+        ),
+    ),
+)
+
+REASONS: Final[Mapping[str, ReasonRow]] = MappingProxyType(
+    {row.reason.value: row for row in (*_FALL_OFFS, *_DEFERRALS, *_PATHS)}
+)
+
+
+def row_of(reason: str) -> ReasonRow:
+    """Return the row of a member, or of its value as a trace stores it. Raises: ConfigError for an unknown one."""
+    if reason not in REASONS:
+        message = f"reason must be one of {', '.join(REASONS)}, got {reason!r}"
+        raise ConfigError(message)
+    return REASONS[reason]
+
+
+def reason_sentence(reason: str, language: str = "en") -> str:
+    """Return the clause of a reason, to stand inside another sentence. Raises: as ``row_of``."""
+    return row_of(reason).clause.get(language)
+
+
+def sentence(reason: str, language: str = "en", **arguments: object) -> str:
+    """Return the sentence of a reason with the step's numbers; more arguments than it takes are fine.
+
+    Raises: ConfigError for an unknown reason or language, or when a number is missing (named).
+    """
+    return _fill(row_of(reason).sentence, reason, language, arguments)
+
+
+def fix(reason: str, language: str = "en", **arguments: object) -> str | None:
+    """Return the smallest change that would have avoided the reason, None where there is nothing to avoid.
+
+    Raises: as ``sentence``.
+    """
+    words = row_of(reason).fix
+    return None if words is None else _fill(words, reason, language, arguments)
+
+
+def _fill(words: Words, reason: str, language: str, arguments: Mapping[str, object]) -> str:
+    missing = sorted(words.placeholders - arguments.keys())
+    if missing:
+        message = f"the words of {reason} need {', '.join(missing)}, got {', '.join(sorted(arguments)) or 'nothing'}"
+        raise ConfigError(message)
+    return words.get(language).format_map(arguments)
