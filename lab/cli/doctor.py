@@ -1,0 +1,159 @@
+"""``stepscope doctor``: what this machine can do, and what stands in the way.
+
+Does not: change anything, load a model, or use the network.
+"""
+
+import argparse
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+from typing import Any, Final
+
+OK: Final = 0
+BROKEN: Final = 1
+MIN_FREE_BYTES: Final = 1 << 30
+_PACKAGES: Final = (
+    "stepscope", "torch", "numpy", "tokenizers", "safetensors", "gguf", "jinja2", "ipywidgets", "anywidget", "plotly",
+    "jupyterlab", "triton", "transformers",
+)  # fmt: skip
+_REQUIRED: Final = ("torch", "numpy", "tokenizers", "safetensors")
+_FOR_THE_LAB: Final = ("ipywidgets", "anywidget", "plotly", "jupyterlab")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. state: ok, note (something is slower or missing, nothing breaks) or broken."""
+
+    name: str
+    state: str
+    value: str
+    advice: str = ""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command to argparse."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say what this machine can do",
+        description="Say what this machine can do. Exit status 1 when something needed is missing.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look at everything and print it."""
+    report = examine()
+    findings = judge(report)
+    broken = any(finding.state == "broken" for finding in findings)
+    if arguments.json:
+        plain = [dataclasses.asdict(finding) for finding in findings]
+        print(json.dumps({**report, "findings": plain, "ok": not broken}, indent=2))
+    else:
+        for finding in findings:
+            advice = f"  ({finding.advice})" if finding.advice else ""
+            print(f"{finding.state:<6}  {finding.name}: {finding.value}{advice}")
+    return BROKEN if broken else OK
+
+
+def examine() -> dict[str, Any]:
+    """Return the facts as plain values. Units: bytes."""
+    versions = {name: _version(name) for name in _PACKAGES}
+    report: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "versions": versions,
+        "compiler": {name: shutil.which(name) for name in ("cc", "nvcc")},
+        "models": _models(),
+    }
+    return {**report, **(_torch_facts() if versions["torch"] is not None else {"devices": [], "graph_backend": None})}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _models() -> dict[str, Any]:
+    from engine.models.catalog import cache_dir
+    from lab.cli.models import described
+
+    folder = cache_dir()
+    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    return {
+        "cache": str(folder),
+        "cache_bytes": sum(path.stat().st_size for path in files),
+        "ready": [model["name"] for model in described() if model["is_ready"]],
+    }
+
+
+def _torch_facts() -> dict[str, Any]:
+    import torch
+
+    from engine.device import free_memory, resolve_device
+
+    has_cuda = torch.cuda.is_available()
+    cpu: dict[str, Any] = {
+        "device": "cpu",
+        "name": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "free_bytes": free_memory(resolve_device("cpu", "auto")),
+    }
+    devices = [cpu]
+    for index in range(torch.cuda.device_count() if has_cuda else 0):
+        spec = resolve_device(f"cuda:{index}", "auto")
+        devices.append(
+            {"device": f"cuda:{index}", "name": torch.cuda.get_device_name(index), "free_bytes": free_memory(spec)}
+        )
+    return {
+        "devices": devices,
+        "attention_backends": ["native", "vanilla"],
+        "native_kernels": "triton" if has_cuda and importlib.util.find_spec("triton") else "cpu",
+        "graph_backend": "cuda" if has_cuda else "tape",
+        "graphs_simulated": not has_cuda,
+    }
+
+
+def judge(report: dict[str, Any]) -> list[Finding]:
+    """Turn the facts into findings, with the nearest thing to do about each that isn't ok."""
+    versions = report["versions"]
+    findings = [Finding("python", "ok", f"{report['python']} on {report['platform']}")]
+    for name in (*_REQUIRED, *_FOR_THE_LAB):
+        state = "ok" if versions[name] else "broken"
+        findings.append(Finding(name, state, versions[name] or "missing", "" if versions[name] else "run `make setup`"))
+    findings += [_judge_device(device) for device in report["devices"]]
+    if report["graph_backend"] == "tape":
+        advice = "addresses, keys and contents are real, speed and stream order are not; CUDA graphs need a GPU"
+        findings.append(Finding("graphs", "note", "simulated by the CPU tape", advice))
+    elif report["graph_backend"] == "cuda":
+        findings.append(Finding("graphs", "ok", "CUDA graphs"))
+    compilers = {name: path for name, path in report["compiler"].items() if path}
+    findings.append(Finding("compiler", "ok" if compilers else "note", ", ".join(compilers) or "none found"))
+    findings.append(_judge_models(report["models"]))
+    if not versions["transformers"]:
+        findings.append(Finding("transformers", "note", "missing", "only `stepscope bench cpu` needs it"))
+    return findings
+
+
+def _judge_device(device: dict[str, Any]) -> Finding:
+    free = device["free_bytes"]
+    value = f"{device['name']}, {free / (1 << 30):.1f} GiB free"
+    if "cores" in device:
+        value += f", {device['cores']} cores, {device['threads']} threads"
+    if free >= MIN_FREE_BYTES:
+        return Finding(device["device"], "ok", value)
+    return Finding(device["device"], "note", value, "smollm2-135m in float32 wants 1 GiB; close something, or use tiny")
+
+
+def _judge_models(models: dict[str, Any]) -> Finding:
+    value = f"{', '.join(models['ready'])} ready; cache {models['cache']}, {models['cache_bytes'] / (1 << 20):.0f} MiB"
+    if len(models["ready"]) > 1:
+        return Finding("models", "ok", value)
+    return Finding("models", "note", value, "`stepscope models pull smollm2-135m` fetches a real one")

@@ -1,0 +1,57 @@
+"""The command line: ``stepscope COMMAND``. One file a command; this one only finds it and reports its errors.
+
+Every error that a user can cause is one line on stderr and exit status 2. Ctrl-C is exit status 130, without a
+traceback. A command's own work is imported when it runs, so that ``--help`` is instant.
+
+Does not: do any command's work, or catch what is a bug of ours.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from engine.errors import StepscopeError
+from lab.cli import bench, doctor, lab, models, run, trace
+
+ERROR: Final = 2
+INTERRUPTED: Final = 130
+
+_COMMANDS: Final = (run, models, trace, lab, bench, doctor)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of every command."""
+    parser = argparse.ArgumentParser(
+        prog="stepscope",
+        description="An LLM inference engine that you can step through.",
+        epilog="`stepscope COMMAND --help` describes a command.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        arguments = build_parser().parse_args(argv)
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except StepscopeError as error:
+        print(f"stepscope: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return ERROR
+    except KeyboardInterrupt:
+        print("stepscope: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has gone; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""``stepscope run``: one prompt through the engine, streamed to the terminal or reported as JSON.
+
+Does not: keep a conversation, or serve more than one request.
+"""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from engine.config import EngineConfig, SamplingParams
+    from engine.llm import LLM, RequestOutput
+
+DEFAULT_MODEL: Final = "smollm2-135m"
+INTERRUPTED: Final = 130
+FAILED: Final = 2
+PATHS: Final = ("eager", "capture", "replay")
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command to argparse."""
+    parser = commands.add_parser(
+        "run", help="answer one prompt", description="Run one prompt and print its text as it comes."
+    )
+    parser.add_argument("prompt", help="the text to continue, or the question with --chat")
+    parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="a name, a .gguf file or a folder (%(default)s)")
+    parser.add_argument("--max-tokens", type=int, default=128, help="tokens at most (%(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (%(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="noise of this request when temperature is above 0")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print ids, text, finish reason and steps by path instead")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve the prompt. Ctrl-C keeps what came so far and gives exit status 130."""
+    from engine.config import SamplingParams
+    from engine.llm import LLM
+
+    params = SamplingParams(
+        max_tokens=arguments.max_tokens, temperature=arguments.temperature, seed=arguments.seed
+    )  # before the model: a bad number should not cost a load
+    with LLM(arguments.model, _one_request_config(arguments.device)) as llm:
+        prompt: str = arguments.prompt
+        if arguments.chat:
+            prompt = llm.tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
+        return _report(llm, prompt, params) if arguments.json else _stream(llm, prompt, params)
+
+
+def _one_request_config(device: str) -> "EngineConfig":
+    """Size the engine for one request, so that only one bucket is captured and a long prompt is cut into chunks."""
+    from engine.config import EngineConfig, SchedulerConfig
+
+    return EngineConfig(device=device, scheduler=SchedulerConfig(max_batch_size=1, chunking="fcfs"))
+
+
+def _stream(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
+    pieces = llm.stream(prompt, params)
+    try:
+        for piece in pieces:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        print()
+        return INTERRUPTED
+    print()
+    return 0
+
+
+def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
+    from lab.session import attach
+
+    status = 0
+    with attach(llm) as recorder:
+        request_id = llm.submit(prompt, params)
+        outputs: list[RequestOutput] = []
+        try:
+            while not outputs:
+                outputs = llm.step()
+        except KeyboardInterrupt:
+            llm.abort(request_id)
+            outputs = llm.step()
+            status = INTERRUPTED
+    counts = recorder.trace.summary().paths
+    output = outputs[0]
+    report = {
+        "model": llm.loaded.name,
+        "prompt_token_ids": list(output.prompt_token_ids),
+        "token_ids": list(output.token_ids),
+        "text": output.text,
+        "finish_reason": output.finish_reason,
+        "error": output.error,
+        "steps": {path: counts.get(path, 0) for path in PATHS},
+    }
+    print(json.dumps(report, ensure_ascii=False, indent=2))
+    return FAILED if output.finish_reason == "error" else status

@@ -1,0 +1,158 @@
+"""``stepscope trace``: record a workload into a file, and show a recorded file in the terminal.
+
+Does not: draw (the notebook's stepper does), or run a trace again.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.snapshot import StepSnapshot
+    from lab.trace import Trace
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command to argparse."""
+    parser = commands.add_parser(
+        "trace", help="record or show a trace", description="Record a workload step by step, or show a recorded one."
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    record = actions.add_parser("record", help="run prompts and save every step")
+    record.add_argument("--model", default="tiny", help="a name, a .gguf file or a folder (%(default)s)")
+    record.add_argument("--out", required=True, help="the file to write, for example run.trace.json.gz")
+    record.add_argument("--prompts", nargs="+", required=True, metavar="TEXT", help="one request each")
+    record.add_argument("--stagger", type=int, default=0, metavar="N", help="each prompt joins N steps after the last")
+    record.add_argument("--max-tokens", type=int, default=16, help="tokens of each request at most (%(default)s)")
+    record.add_argument("--max-batch-size", type=int, default=8, help="requests of a step at most (%(default)s)")
+    record.add_argument("--mode", choices=("light", "full"), default="light", help="full also reads the buffers")
+    record.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
+    record.add_argument("--redact", action="store_true", help="leave tokens and text out of the file")
+    record.set_defaults(run=record_trace)
+    show = actions.add_parser("show", help="show a recorded file as a table")
+    show.add_argument("file", help="a trace file")
+    show.add_argument("--step", type=int, metavar="I", help="explain the I-th recorded step instead (-1: the last)")
+    show.add_argument("--language", choices=("en", "zh"), default="en", help="of the sentences (%(default)s)")
+    show.add_argument("--json", action="store_true", help="print JSON instead")
+    show.set_defaults(run=show_trace)
+
+
+def record_trace(arguments: argparse.Namespace) -> int:
+    """Run the prompts to their end and save the trace."""
+    from engine.config import EngineConfig, SamplingParams, SchedulerConfig
+    from lab.session import Session
+
+    params = SamplingParams(max_tokens=arguments.max_tokens)
+    rows = max(512, arguments.max_batch_size)
+    scheduler = SchedulerConfig(max_batch_size=arguments.max_batch_size, max_num_tokens=rows)
+    config = EngineConfig(device=arguments.device, scheduler=scheduler)
+    prompts = [(at * arguments.stagger, prompt) for at, prompt in enumerate(arguments.prompts)]
+    with Session(arguments.model, prompts=prompts, config=config, params=params, mode=arguments.mode) as session:
+        trace = session.run()
+    path = trace.save(arguments.out, redact=arguments.redact)
+    print(trace.summary())
+    print(f"saved: {path} ({path.stat().st_size} bytes)")
+    return 0
+
+
+def show_trace(arguments: argparse.Namespace) -> int:
+    """Print the table of all steps, or one step in words and rows."""
+    from lab.trace import Trace
+
+    trace = Trace.load(arguments.file)
+    if arguments.step is not None:
+        return _show_step(trace, arguments)
+    overview = [overview_row(step) for step in trace.steps]
+    summary = dataclasses.asdict(trace.summary())
+    if arguments.json:
+        report = {"model": trace.header.model.name, "mode": trace.header.mode, "summary": summary, "steps": overview}
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+        return 0
+    device = trace.header.device
+    simulated = " (graphs simulated on the CPU)" if device.simulated else ""
+    print(f"{trace.header.model.name} on {device.device}, {trace.header.mode} mode{simulated}")
+    print(table(overview))
+    print(trace.summary())
+    return 0
+
+
+def overview_row(step: "StepSnapshot") -> dict[str, Any]:
+    """Return what the table says of one step. Units: host_us in microseconds."""
+    times = [us for us in step.host_us.tolist() if not math.isnan(us)]
+    return {
+        "step": step.step,
+        "path": step.graph.path,
+        "bucket": step.path.bucket if step.path.key is not None else None,
+        "requests": step.schedule.budget.num_requests,
+        "rows": step.rows.num_rows,
+        "padding": step.rows.num_padding_rows,
+        "deferred": len(step.schedule.deferrals),
+        "sampled": len(step.outcome.tokens),
+        "finished": len(step.outcome.finished),
+        "host_us": round(sum(times), 1),
+        "reason": step.path.reason,
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Lay rows with the same keys out under a heading; numbers to the right."""
+    if not rows:
+        return "no steps"
+    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    texts = {at for at, value in enumerate(rows[0]) if value in ("path", "reason")}
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if at in texts else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
+    from engine.errors import TraceError
+
+    if not -len(trace) <= arguments.step < len(trace):
+        message = f"--step must be in [{-len(trace)}, {len(trace)}), got {arguments.step}"
+        raise TraceError(message)
+    step = trace.steps[arguments.step]
+    sentence = trace.explain(arguments.step, arguments.language)
+    rows = step_rows(trace, step)
+    conditions = [dataclasses.asdict(condition) for condition in step.path.conditions]
+    if arguments.json:
+        report = {**overview_row(step), "explanation": sentence, "conditions": conditions, "rows": rows}
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+        return 0
+    print(sentence)
+    print(table(rows))
+    marks = {True: "pass", False: "FAIL", None: "-"}
+    for condition in step.path.conditions:
+        needed = f"needed {condition.needed}, got {condition.got}"
+        print(f"  {marks[condition.passed]:<4}  {condition.reason}: {needed}")
+    return 0
+
+
+def step_rows(trace: "Trace", step: "StepSnapshot") -> list[dict[str, Any]]:
+    """Return each row of a step: request, kind, token, its text, position and source."""
+    from lab.snapshot import ROW_KINDS, ROW_SOURCES
+
+    rows, pieces = step.rows, trace.header.pieces
+    return [
+        {
+            "row": at,
+            "request": int(rows.request_ids[at]),
+            "kind": ROW_KINDS[rows.kinds[at]],
+            "token": int(rows.token_ids[at]),
+            "text": pieces.get(int(rows.token_ids[at]), ""),
+            "position": int(rows.positions[at]),
+            "source": ROW_SOURCES[rows.sources[at]],
+        }
+        for at in range(rows.num_rows)
+    ]

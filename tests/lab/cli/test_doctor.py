@@ -1,0 +1,73 @@
+import copy
+import json
+
+import pytest
+
+from lab.cli import doctor
+from lab.cli.main import main
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def report():
+    return doctor.examine()
+
+
+def states(report):
+    return {finding.name: finding.state for finding in doctor.judge(report)}
+
+
+def test_the_report_says_what_this_machine_can_do(report):
+    assert report["versions"]["torch"]
+    assert report["devices"][0]["device"] == "cpu"
+    assert report["devices"][0]["free_bytes"] > 0
+    assert report["graph_backend"] in ("tape", "cuda")
+    assert report["graphs_simulated"] is (report["graph_backend"] == "tape")
+    assert report["attention_backends"] == ["native", "vanilla"]
+    assert "tiny" in report["models"]["ready"]
+
+
+def test_a_missing_package_is_broken_and_status_one(report, monkeypatch, capsys):
+    broken = copy.deepcopy(report)
+    broken["versions"]["anywidget"] = None
+    assert states(broken)["anywidget"] == "broken"
+    monkeypatch.setattr(doctor, "examine", lambda: broken)
+    assert main(["doctor"]) == 1
+    assert "broken  anywidget: missing  (run `make setup`)" in capsys.readouterr().out
+
+
+def test_without_torch_the_rest_is_still_told(report):
+    bare = copy.deepcopy(report)
+    bare["versions"]["torch"] = None
+    bare["devices"], bare["graph_backend"] = [], None
+    found = states(bare)
+    assert found["torch"] == "broken"
+    assert "graphs" not in found
+    assert found["python"] == "ok"
+
+
+def test_little_memory_no_compiler_and_no_model_are_notes(report):
+    poor = copy.deepcopy(report)
+    poor["devices"] = [{"device": "cpu", "name": "x", "free_bytes": GIB // 2, "cores": 1, "threads": 1}]
+    poor["compiler"] = {"cc": None, "nvcc": None}
+    poor["models"]["ready"] = ["tiny"]
+    poor["graph_backend"] = "cuda"
+    found = states(poor)
+    assert (found["cpu"], found["compiler"], found["models"], found["graphs"]) == ("note", "note", "note", "ok")
+
+
+def test_a_simulated_graph_backend_is_labelled(report):
+    simulated = copy.deepcopy(report)
+    simulated["graph_backend"] = "tape"
+    [graphs] = [finding for finding in doctor.judge(simulated) if finding.name == "graphs"]
+    assert graphs.value == "simulated by the CPU tape"
+    assert "speed" in graphs.advice
+
+
+def test_json_holds_facts_and_findings(report, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "examine", lambda: report)
+    status = main(["doctor", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["ok"] is (status == 0)
+    assert {finding["name"] for finding in printed["findings"]} >= {"python", "torch", "cpu", "models"}

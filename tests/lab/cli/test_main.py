@@ -1,0 +1,79 @@
+import subprocess
+import sys
+
+import pytest
+
+from engine.errors import ModelError
+from lab.cli import main as entry
+
+
+def run_cli(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "lab.cli.main", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["run"], ["models"], ["models", "pull"], ["trace", "record"], ["trace", "show"], ["lab"], ["bench", "cpu"],
+     ["bench", "gpu"], ["doctor"]],
+)  # fmt: skip
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        entry.main([*command, "--help"])
+    assert ended.value.code == 0
+    assert "usage: stepscope" in capsys.readouterr().out
+
+
+def test_help_loads_no_torch_and_no_numpy():
+    code = (
+        "import sys\nfrom lab.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "sys.exit(bool({'torch', 'numpy', 'lab.trace'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_command_is_a_usage_error(capsys):
+    with pytest.raises(SystemExit) as ended:
+        entry.main([])
+    assert ended.value.code == 2
+    assert "usage: stepscope" in capsys.readouterr().err
+
+
+def test_an_error_of_ours_is_one_line_and_status_two(monkeypatch, capsys):
+    def refuse(arguments):
+        message = "no model 'x';\ndid you mean 'y'?"
+        raise ModelError(message)
+
+    monkeypatch.setattr("lab.cli.doctor.run", refuse)
+    assert entry.main(["doctor"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "stepscope: error: no model 'x'; did you mean 'y'?\n"
+    assert captured.out == ""
+
+
+def test_ctrl_c_is_status_130_without_a_traceback(monkeypatch, capsys):
+    def interrupt(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lab.cli.doctor.run", interrupt)
+    assert entry.main(["doctor"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    code = f"{sys.executable} -m lab.cli.main doctor --json | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", code], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Broken" not in done.stderr
+
+
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
+    def fail(arguments):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("lab.cli.doctor.run", fail)
+    with pytest.raises(ZeroDivisionError):
+        entry.main(["doctor"])

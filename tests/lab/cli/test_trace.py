@@ -1,0 +1,84 @@
+import json
+
+import pytest
+
+from lab.cli.main import main
+from lab.cli.trace import table
+from lab.trace import Trace
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    path = tmp_path_factory.mktemp("traces") / "x.trace.json.gz"
+    arguments = ["--prompts", "hello", "a second prompt", "third", "--stagger", "2", "--max-tokens", "5"]
+    assert main(["trace", "record", "--out", str(path), "--mode", "full", "--max-batch-size", "4", *arguments]) == 0
+    return path
+
+
+def test_a_recorded_workload_can_be_loaded(recorded):
+    trace = Trace.load(recorded)
+    assert [request.arrival_step for request in trace.header.requests] == [0, 2, 4]
+    assert trace.header.mode == "full"
+    assert trace.header.model.name == "tiny"
+
+
+def test_show_prints_a_row_for_each_step_and_the_summary(recorded, capsys):
+    assert main(["trace", "show", str(recorded)]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    trace = Trace.load(recorded)
+    assert "graphs simulated" in lines[0]
+    assert lines[1].split()[:3] == ["step", "path", "bucket"]
+    assert len(lines) >= 2 + len(trace)
+    assert str(trace.summary()) in out
+
+
+def test_show_as_json_holds_the_same_numbers(recorded, capsys):
+    assert main(["trace", "show", str(recorded), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["summary"]["num_steps"] == len(report["steps"])
+    assert report["steps"][0]["reason"] == "HAS_CONTEXT_UNPROMOTED"
+    assert sum(step["sampled"] for step in report["steps"]) == 15
+
+
+def test_one_step_is_explained_with_its_rows_and_conditions(recorded, capsys):
+    assert main(["trace", "show", str(recorded), "--step", "0"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Step 0 runs 1 request.")
+    assert "FAIL  HAS_CONTEXT_UNPROMOTED: needed 0 contexts, got 1" in out
+    assert main(["trace", "show", str(recorded), "--step", "-1", "--language", "zh"]) == 0
+    assert "步运行" in capsys.readouterr().out
+
+
+def test_one_step_as_json_lists_its_rows(recorded, capsys):
+    assert main(["trace", "show", str(recorded), "--step", "0", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [row["text"] for row in report["rows"]] == list("hello")
+    assert {row["source"] for row in report["rows"]} == {"prompt"}
+
+
+def test_a_step_outside_the_trace_names_the_range(recorded, capsys):
+    assert main(["trace", "show", str(recorded), "--step", "999"]) == 2
+    assert "--step must be in [-" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_one_line(capsys, tmp_path):
+    assert main(["trace", "show", str(tmp_path / "none.gz")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_redacted_file_keeps_the_table(tmp_path, capsys):
+    path = tmp_path / "r.gz"
+    arguments = ["--prompts", "secret words", "--max-tokens", "2", "--redact"]
+    assert main(["trace", "record", "--out", str(path), *arguments]) == 0
+    assert main(["trace", "show", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "secret" not in out
+    assert "HAS_CONTEXT_UNPROMOTED" in out
+    assert Trace.load(path).header.redacted
+
+
+def test_a_table_aligns_numbers_right_and_texts_left():
+    rows = [{"step": 1, "path": "eager", "rows": 12}, {"step": 10, "path": "replay", "rows": None}]
+    assert table(rows).splitlines() == ["step  path    rows", "   1  eager     12", "  10  replay     -"]
+    assert table([]) == "no steps"
