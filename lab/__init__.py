@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lab.recorder import Recorder
-    from lab.session import Session, attach, show
+    from lab.session import Session, attach
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
+    from lab.widgets.show import show
 
 _HOMES = {
     "Recorder": "lab.recorder",
@@ -20,7 +21,7 @@ _HOMES = {
     "StepSnapshot": "lab.snapshot",
     "Trace": "lab.trace",
     "attach": "lab.session",
-    "show": "lab.session",
+    "show": "lab.widgets.show",
 }
 
 __all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "show"]
