@@ -38,7 +38,8 @@ def refit(
             dropped.request_id, DeferralReason.TOKEN_BUDGET, remaining, max(0, left)
         )
     assert excess <= 0, f"{num_generations} generations exceed the budget of {max_num_tokens} rows"
-    ordered = in_row_order(contexts)
+    place = {span.request_id: index for index, span in enumerate(scheduled.context_requests)}
+    ordered = in_row_order(sorted(contexts, key=lambda span: place[span.request_id]))
     if ordered == scheduled.context_requests:
         return scheduled
     budget = dataclasses.replace(
@@ -58,8 +59,8 @@ def _from_cursor(span: Span, chunk_unit: int) -> Span:
         return span
     if span.num_rows >= remaining:
         return context_span(span.request, remaining)
-    end = max((start + span.num_rows) // chunk_unit, start // chunk_unit + 1) * chunk_unit
-    return context_span(span.request, min(end - start, remaining))
+    end = (start + span.num_rows) // chunk_unit * chunk_unit  # an unfinished first chunk has a unit of rows or more
+    return context_span(span.request, end - start)
 
 
 def _shrink(contexts: list[Span], excess: int, chunk_unit: int, deferrals: dict[int, Deferral]) -> int:

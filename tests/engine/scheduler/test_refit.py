@@ -71,6 +71,16 @@ def test_a_step_over_its_budget_shrinks_last_chunks_first_to_a_unit():
     assert refitted.budget == BudgetUse(57, 64, 3, 8, 3)
 
 
+def test_a_prompt_that_a_credit_lets_end_here_gives_way_to_the_unfinished_chunks():
+    first, second = waiting(1, prompt_len=64), waiting(2, prompt_len=64)
+    spans = schedule([first], tokens=48).spans + schedule([second], tokens=32).spans
+    scheduled = ScheduledRequests(spans, (), (), (), BudgetUse(80, 80, 2, 8))
+    first.context_current_position = 30
+    refitted = again(scheduled, tokens=60)
+    assert rows(refitted) == [(1, 30, 18, 0), (2, 0, 32, 0)]
+    assert refitted.deferrals == (Deferral(1, TRUNCATED, needed=34, available=18),)
+
+
 def test_every_chunk_keeps_a_unit_of_progress_before_one_is_deferred():
     scheduled = schedule([waiting(1, prompt_len=40), waiting(2, prompt_len=20)])
     refitted = again(scheduled, tokens=32)
