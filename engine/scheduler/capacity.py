@@ -76,7 +76,7 @@ class CapacityScheduler:
             deferrals = tuple(Deferral(request.request_id, reason, num_running, 0) for request in waiting)
             return CapacityDecision(tuple(running), (), deferrals)
         promised = sum(blocks_to_completion(request, kv) for request in running)
-        num_free_blocks = max(0, kv.num_free_blocks - promised)
+        num_free_blocks = kv.num_free_blocks - promised
         num_free_places = max_batch_size - len(running)
         for index, request in enumerate(waiting):
             needed = blocks_to_completion(request, kv)
