@@ -59,6 +59,14 @@ def test_without_a_long_run_the_longest_pieces_are_joined_in_ascending_order():
     pool.check()
 
 
+def test_pieces_are_ascending_even_when_the_longest_lies_last():
+    pool = BlockPool(12)
+    pool.allocate(12)
+    pool.free((1, 4, 7, 8, 9))
+    assert pool.allocate(4) == (1, 7, 8, 9)
+    pool.check()
+
+
 def test_blocks_freed_in_any_order_melt_into_one_run():
     pool = BlockPool(6)
     taken = pool.allocate(6)

@@ -90,6 +90,12 @@ def test_spare_slots_let_no_more_requests_in_than_a_batch_holds():
     assert decision.deferrals == (Deferral(3, DeferralReason.REQUEST_BUDGET, needed=1, available=0),)
 
 
+def test_every_newcomer_counts_against_the_batch():
+    decision = decide([waiting(1), waiting(2), waiting(3)], pool(100), max_batch_size=2, num_free_slots=9)
+    assert [r.request_id for r in decision.fitting] == [1, 2]
+    assert reasons(decision.deferrals) == {3: DeferralReason.REQUEST_BUDGET}
+
+
 def test_a_running_request_needs_no_second_slot():
     kv = pool(100, (1, 20), (2, 8))
     decision = decide([running(1), waiting(2, position=8)], kv, num_free_slots=0)
@@ -130,8 +136,10 @@ def test_the_deferrals_of_a_blocked_queue_follow_every_change():
     assert deferrals(list(queue)) is first
     assert deferrals([*queue, waiting(3)])[2].request_id == 3
     assert deferrals(queue[:1]) == first[:1]
-    assert reasons(deferrals(queue, slots=0)) == {1: SLOTS, 2: BEHIND}
+    assert reasons(deferrals(queue)) == {1: BLOCKS, 2: BEHIND}
+    assert deferrals(queue, slots=0) == (Deferral(1, SLOTS, 1, 0), Deferral(2, BEHIND, 1, 6))
     kv.reserve(9, 4)
+    assert deferrals(queue, slots=0) == (Deferral(1, SLOTS, 1, 0), Deferral(2, BEHIND, 1, 5))
     assert deferrals(queue) == (Deferral(1, BLOCKS, 10, 5), Deferral(2, BEHIND, 1, 5))
 
 
