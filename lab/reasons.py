@@ -10,6 +10,7 @@ Source: own words; the anchors point into the article that the walkthroughs foll
 
 import dataclasses
 import enum
+import re
 import string
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from engine.reasons import DeferralReason, FallOff, PathKind
 
 Reason = FallOff | DeferralReason | PathKind
 LANGUAGES: Final = ("en", "zh")
+_FIELD: Final = re.compile(r"(\w+Config|SamplingParams)[.(](\w+)")
 
 
 class Section(enum.StrEnum):
@@ -47,11 +49,6 @@ class Words:
             raise ConfigError(message)
         return self.en if language == "en" else self.zh
 
-    @property
-    def placeholders(self) -> frozenset[str]:
-        """Names of the arguments that the English text takes."""
-        return placeholders(self.en)
-
 
 def placeholders(template: str) -> frozenset[str]:
     """Return the names in braces of a template."""
@@ -63,34 +60,43 @@ class ReasonRow:
     """Everything that is said about one reason.
 
     clause: lower case, no full stop, no arguments. sentence: with named arguments. fix: the smallest change, None
-    where nothing has to change. fields: configuration fields that the fix names. note: what the section says about it.
+    where there is nothing to change. section: where the article explains it.
     """
 
     reason: Reason
     clause: Words
     sentence: Words
-    fix: Words | None
-    fields: tuple[str, ...]
     section: Section
-    note: Words
+    fix: Words | None = None
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Configuration classes and their fields that the fix names, in its order."""
+        return () if self.fix is None else tuple(_FIELD.findall(self.fix.en))
 
 
-_CAPTURE_NOTE: Final = Words(
-    "All capturing happens in warm-up, because it allocates and could move what other graphs point to.",
-    "所有捕获都在预热阶段完成，因为捕获要分配内存，可能使其他图记住的地址失效。",
-)
-_BUCKET_NOTE: Final = Words(
-    "A graph's shapes are fixed, so only a few batch sizes get one and the others are rounded up to them.",
-    "图的形状是固定的，因此只为少数批次大小捕获图，其余的向上取到这些大小。",
-)
-_FRAMING_NOTE: Final = Words(
-    "What the scheduler hands over changes in length with every step.",
-    "调度器交出的内容，其长度每一步都在变。",
-)
-_SPACE_NOTE: Final = Words(
-    "Buffers and pools have a fixed size, so that their addresses can stay; a step has to fit into them.",
-    "缓冲区和池的大小固定，地址才能不变；每一步都必须装得进去。",
-)
+SECTION_NOTES: Final[Mapping[Section, Words]] = {
+    Section.SCHEDULE_TO_INPUTS: Words(
+        "What the scheduler hands over changes in length with every step; the buffers that take it never do.",
+        "调度器交出的内容每一步长度都在变，而承接它的缓冲区大小不变。",
+    ),
+    Section.RUNNERS: Words(
+        "Context shapes vary because prompts run in pieces.", "提示分块运行，上下文的形状因此多变。"
+    ),
+    Section.PACKING: Words("Each kind of request brings its own number of rows.", "每类请求带来的行数各不相同。"),
+    Section.PADDING: Words(
+        "Only a few batch sizes get a graph; other batches are filled up with whole dummy requests made ahead of time.",
+        "只为少数批次大小捕获图；其他批次用事先造好的完整假请求补满。",
+    ),
+    Section.CHOOSING_THE_GRAPH: Words(
+        "The key names all that changes shapes or kernels; without a key the step runs eagerly.",
+        "图键包含所有会改变形状或内核的因素；没有图键，这一步就以 eager 方式运行。",
+    ),
+    Section.CAPTURE_AND_REPLAY: Words(
+        "All capturing happens in warm-up, because it allocates and could move what other graphs point to.",
+        "所有捕获都在预热阶段完成，因为捕获要分配内存，可能使其他图记住的地址失效。",
+    ),
+}
 
 _FALL_OFFS: Final = (
     ReasonRow(
@@ -98,21 +104,13 @@ _FALL_OFFS: Final = (
         clause=Words("graphs are switched off", "图已关闭"),
         sentence=Words("This engine was configured to run without graphs.", "这个引擎配置为不使用图。"),
         fix=Words("Set CudaGraphConfig(enabled=True).", "设置 CudaGraphConfig(enabled=True)。"),
-        fields=("cuda_graph.enabled",),
         section=Section.CHOOSING_THE_GRAPH,
-        note=Words("Every step first asks whether it may use a graph at all.", "每一步首先要问：能不能使用图。"),
     ),
     ReasonRow(
         reason=FallOff.WARMUP,
         clause=Words("it is a warm-up step", "这是预热步"),
-        sentence=Words(
-            "Warm-up runs each batch eagerly before it captures, so that lazy initialisation stays outside the graph.",
-            "预热在捕获之前先以 eager 方式运行每个批次，让惰性初始化留在图外。",
-        ),
-        fix=None,
-        fields=(),
+        sentence=Words("Warm-up runs eagerly before it captures.", "预热在捕获之前先以 eager 方式运行。"),
         section=Section.CAPTURE_AND_REPLAY,
-        note=_CAPTURE_NOTE,
     ),
     ReasonRow(
         reason=FallOff.HAS_CONTEXT_UNPROMOTED,
@@ -126,12 +124,7 @@ _FALL_OFFS: Final = (
             "SchedulerConfig.max_num_tokens gets there in fewer steps.",
             "不必改动：最后一块完成后就回到图路径。更大的 SchedulerConfig.max_num_tokens 可以更快到达。",
         ),
-        fields=("scheduler.max_num_tokens",),
         section=Section.PACKING,
-        note=Words(
-            "Prompts, verifications and decodes bring different numbers of rows for each request.",
-            "提示、验证和解码，每个请求带来的行数各不相同。",
-        ),
     ),
     ReasonRow(
         reason=FallOff.ABOVE_LARGEST_BUCKET,
@@ -143,9 +136,7 @@ _FALL_OFFS: Final = (
         fix=Words(
             "Add {requests} to CudaGraphConfig.batch_sizes.", "在 CudaGraphConfig.batch_sizes 中加入 {requests}。"
         ),
-        fields=("cuda_graph.batch_sizes",),
         section=Section.PADDING,
-        note=_BUCKET_NOTE,
     ),
     ReasonRow(
         reason=FallOff.NO_EXACT_BUCKET_PADDING_OFF,
@@ -158,9 +149,7 @@ _FALL_OFFS: Final = (
             "Set CudaGraphConfig(enable_padding=True), or add {requests} to CudaGraphConfig.batch_sizes.",
             "设置 CudaGraphConfig(enable_padding=True)，或在 CudaGraphConfig.batch_sizes 中加入 {requests}。",
         ),
-        fields=("cuda_graph.enable_padding", "cuda_graph.batch_sizes"),
         section=Section.PADDING,
-        note=_BUCKET_NOTE,
     ),
     ReasonRow(
         reason=FallOff.NO_DUMMY_SLOT,
@@ -174,12 +163,7 @@ _FALL_OFFS: Final = (
             "Raise KVCacheConfig.num_blocks by a sequence, or add {requests} to CudaGraphConfig.batch_sizes.",
             "把 KVCacheConfig.num_blocks 增加一个序列所需的数量，或在 CudaGraphConfig.batch_sizes 中加入 {requests}。",
         ),
-        fields=("kv_cache.num_blocks", "cuda_graph.batch_sizes"),
         section=Section.PADDING,
-        note=Words(
-            "A dummy is a whole request, with an id, blocks and a slot, made ahead of time.",
-            "假请求是完整的请求，有编号、块和槽位，并且事先造好。",
-        ),
     ),
     ReasonRow(
         reason=FallOff.SAMPLER_MODE_NOT_CAPTURED,
@@ -192,12 +176,7 @@ _FALL_OFFS: Final = (
             "Let warm-up capture this mode too; until then SamplingParams(temperature=0.0) stays on the graph path.",
             "让预热也捕获这种方式；在此之前，SamplingParams(temperature=0.0) 可以留在图路径上。",
         ),
-        fields=("sampling.temperature",),
         section=Section.CHOOSING_THE_GRAPH,
-        note=Words(
-            "Argmax and full sampling run different kernels, so the key tells them apart.",
-            "取最大值与完整采样运行不同的内核，因此图键要区分二者。",
-        ),
     ),
     ReasonRow(
         reason=FallOff.CAPTURE_NOT_ALLOWED_NOW,
@@ -210,9 +189,7 @@ _FALL_OFFS: Final = (
             "Have {bucket} in CudaGraphConfig.batch_sizes when the engine starts, with memory for its capture.",
             "在引擎启动时把 {bucket} 放进 CudaGraphConfig.batch_sizes，并留出捕获所需的内存。",
         ),
-        fields=("cuda_graph.batch_sizes",),
         section=Section.CAPTURE_AND_REPLAY,
-        note=_CAPTURE_NOTE,
     ),
 )
 
@@ -228,9 +205,7 @@ _DEFERRALS: Final = (
             "Raise KVCacheConfig.num_blocks, or lower SamplingParams.max_tokens.",
             "调高 KVCacheConfig.num_blocks，或调低 SamplingParams.max_tokens。",
         ),
-        fields=("kv_cache.num_blocks", "sampling.max_tokens"),
         section=Section.SCHEDULE_TO_INPUTS,
-        note=_SPACE_NOTE,
     ),
     ReasonRow(
         reason=DeferralReason.NO_FREE_SLOTS,
@@ -240,9 +215,7 @@ _DEFERRALS: Final = (
             "请求 {request} 需要 {needed} 个序列槽位；空闲的有 {available} 个。",
         ),
         fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
-        fields=("scheduler.max_batch_size",),
         section=Section.SCHEDULE_TO_INPUTS,
-        note=_SPACE_NOTE,
     ),
     ReasonRow(
         reason=DeferralReason.BEHIND_BLOCKED_REQUEST,
@@ -251,13 +224,8 @@ _DEFERRALS: Final = (
             "Request {request} (needs {needed}, available {available}) waits behind a blocked one: order is kept.",
             "请求 {request}（需要 {needed}，可用 {available}）排在被阻塞的请求之后：保持先后次序。",
         ),
-        fix=Words(
-            "Free the request in front of it: its own reason names the field.",
-            "先解决排在前面的请求：它自己的原因会指出要改的字段。",
-        ),
-        fields=(),
+        fix=Words("See the request in front: its reason names a field.", "看排在前面的请求：它的原因会指出字段。"),
         section=Section.SCHEDULE_TO_INPUTS,
-        note=_FRAMING_NOTE,
     ),
     ReasonRow(
         reason=DeferralReason.TOKEN_BUDGET,
@@ -270,9 +238,7 @@ _DEFERRALS: Final = (
             'Raise SchedulerConfig.max_num_tokens, or set SchedulerConfig(chunking="fcfs").',
             '调高 SchedulerConfig.max_num_tokens，或设置 SchedulerConfig(chunking="fcfs")。',
         ),
-        fields=("scheduler.max_num_tokens", "scheduler.chunking"),
         section=Section.SCHEDULE_TO_INPUTS,
-        note=_SPACE_NOTE,
     ),
     ReasonRow(
         reason=DeferralReason.REQUEST_BUDGET,
@@ -282,9 +248,7 @@ _DEFERRALS: Final = (
             "请求 {request} 需要批次中的 {needed} 个位置；还剩 {available} 个。",
         ),
         fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
-        fields=("scheduler.max_batch_size",),
         section=Section.SCHEDULE_TO_INPUTS,
-        note=_SPACE_NOTE,
     ),
     ReasonRow(
         reason=DeferralReason.CHUNK_TRUNCATED,
@@ -294,16 +258,10 @@ _DEFERRALS: Final = (
             "请求 {request} 还有 {needed} 个提示词元；本步的空间为 {available} 个。",
         ),
         fix=Words(
-            "Nothing has to change: the rest runs in the next steps. A larger SchedulerConfig.max_num_tokens takes "
-            "more at once.",
+            "None is needed: the rest follows. A larger SchedulerConfig.max_num_tokens takes more at once.",
             "不必改动：其余部分在接下来的几步中运行。更大的 SchedulerConfig.max_num_tokens 一次可以多算一些。",
         ),
-        fields=("scheduler.max_num_tokens",),
         section=Section.RUNNERS,
-        note=Words(
-            "A long prompt is computed piece by piece, which is why context shapes vary so much.",
-            "长提示是一块一块算完的，上下文阶段的形状因此多变。",
-        ),
     ),
     ReasonRow(
         reason=DeferralReason.WAITS_FOR_BATCH,
@@ -316,9 +274,7 @@ _DEFERRALS: Final = (
             'Set SchedulerConfig(capacity_policy="guaranteed_no_evict").',
             '设置 SchedulerConfig(capacity_policy="guaranteed_no_evict")。',
         ),
-        fields=("scheduler.capacity_policy",),
         section=Section.SCHEDULE_TO_INPUTS,
-        note=_FRAMING_NOTE,
     ),
 )
 
@@ -326,14 +282,8 @@ _PATHS: Final = (
     ReasonRow(
         reason=PathKind.EAGER,
         clause=Words("it runs eagerly", "以 eager 方式运行"),
-        sentence=Words(
-            "The model ran operation by operation, with the batch as it was, unpadded.",
-            "模型逐个算子运行，批次保持原样，不加填充。",
-        ),
-        fix=None,
-        fields=(),
+        sentence=Words("The model ran operation by operation, unpadded.", "模型逐个算子运行，不加填充。"),
         section=Section.CHOOSING_THE_GRAPH,
-        note=Words("Without a key the step runs eagerly.", "没有图键，这一步就以 eager 方式运行。"),
     ),
     ReasonRow(
         reason=PathKind.CAPTURE,
@@ -342,10 +292,7 @@ _PATHS: Final = (
             "Graph {key} was captured: its operations, shapes and addresses are fixed from now on.",
             "图 {key} 已被捕获：它的算子、形状和地址从此固定。",
         ),
-        fix=None,
-        fields=(),
         section=Section.CAPTURE_AND_REPLAY,
-        note=_CAPTURE_NOTE,
     ),
     ReasonRow(
         reason=PathKind.REPLAY,
@@ -354,13 +301,7 @@ _PATHS: Final = (
             "Graph {key} was replayed over the new contents of the same addresses.",
             "图 {key} 在相同地址的新内容上重放。",
         ),
-        fix=None,
-        fields=(),
         section=Section.CAPTURE_AND_REPLAY,
-        note=Words(
-            "A replay is refused unless objects, counts and addresses are those of the capture.",
-            "只有对象、数量和地址都与捕获时一致，才允许重放。",
-        ),
     ),
 )
 
@@ -400,7 +341,7 @@ def fix(reason: str, language: str = "en", **arguments: object) -> str | None:
 
 
 def _fill(words: Words, reason: str, language: str, arguments: Mapping[str, object]) -> str:
-    missing = sorted(words.placeholders - arguments.keys())
+    missing = sorted(placeholders(words.en) - arguments.keys())
     if missing:
         message = f"the words of {reason} need {', '.join(missing)}, got {', '.join(sorted(arguments)) or 'nothing'}"
         raise ConfigError(message)
