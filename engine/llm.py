@@ -7,7 +7,6 @@ Does not: schedule, batch or sample. One thread.
 """
 
 import dataclasses
-import operator
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
@@ -16,7 +15,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.decisions import Decisions
 from engine.device import resolve_device
 from engine.errors import ClosedError, ConfigError, RequestError
-from engine.llm_request import LlmRequest, RequestSpec
+from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
 from engine.model_engine import build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
 from engine.probe import Probe
@@ -79,6 +78,12 @@ class LLM:
         self._model_engine, self._resources = parts.model_engine, parts.resources
         self._warmup_report = self._model_engine.warmup(self._resources)
         scheduler = self.config.scheduler
+        self._limits = RequestLimits(
+            vocab_size=self.loaded.config.vocab_size,
+            max_seq_len=self.config.max_seq_len,
+            max_num_tokens=scheduler.max_num_tokens,
+            is_chunked=scheduler.chunking is not None,
+        )
         self._executor = PyExecutor(
             model_engine=self._model_engine,
             resources=self._resources,
@@ -252,11 +257,7 @@ class LLM:
             message = f"params must be a SamplingParams, got {params!r}"
             raise RequestError(message)
         ids = self._token_ids(prompt)
-        self._check_length(len(ids))
-        vocab_size = self.loaded.config.vocab_size
-        if params.logprobs is not None and params.logprobs > vocab_size:
-            message = f"SamplingParams.logprobs must be at most the vocabulary size {vocab_size}, got {params.logprobs}"
-            raise RequestError(message)
+        self._limits.check_params(params)
         max_seq_len = self.config.max_seq_len
         checker = StopChecker(
             params,
@@ -269,42 +270,11 @@ class LLM:
 
     def _token_ids(self, prompt: Prompt) -> tuple[int, ...]:
         if isinstance(prompt, str):
-            ids: Sequence[object] = self.tokenizer.encode(prompt)
-        elif isinstance(prompt, Sequence) or hasattr(prompt, "tolist"):
-            ids = list(prompt)
-        else:
-            message = f"a prompt must be text or a list of token ids, got {prompt!r}"
-            raise RequestError(message)
-        if not ids:
-            message = "a prompt must hold at least one token, got an empty one; pass text or token ids"
-            raise RequestError(message)
-        return tuple(self._token_id(value, at) for at, value in enumerate(ids))
-
-    def _token_id(self, value: object, at: int) -> int:
-        vocab_size = self.loaded.config.vocab_size
-        try:
-            token_id = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-        except TypeError:
-            token_id = -1
-        if not 0 <= token_id < vocab_size:
-            message = f"prompt token {at} must be an integer in [0, {vocab_size}), got {value!r}"
-            raise RequestError(message)
-        return token_id
-
-    def _check_length(self, num_tokens: int) -> None:
-        max_seq_len, scheduler = self.config.max_seq_len, self.config.scheduler
-        if num_tokens >= max_seq_len:
-            message = (
-                f"a prompt must have at most max_seq_len - 1 = {max_seq_len - 1} tokens (one is generated), got "
-                f"{num_tokens}; shorten it or set EngineConfig(max_seq_len={num_tokens + 1}) or more"
-            )
-            raise RequestError(message)
-        if scheduler.chunking is None and num_tokens > scheduler.max_num_tokens:
-            message = (
-                f"without chunking a prompt must fit one step, max_num_tokens={scheduler.max_num_tokens}, got "
-                f'{num_tokens} tokens; set SchedulerConfig(chunking="fcfs") or max_num_tokens={num_tokens}'
-            )
-            raise RequestError(message)
+            return self._limits.checked(self.tokenizer.encode(prompt))
+        if isinstance(prompt, Sequence) or hasattr(prompt, "tolist"):
+            return self._limits.checked(list(prompt))
+        message = f"a prompt must be text or a list of token ids, got {prompt!r}"
+        raise RequestError(message)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -336,9 +306,7 @@ def _pair(
         message = f"params must be a SamplingParams or a list of them, got {params!r}"
         raise RequestError(message)
     if len(params) != len(listed):
-        message = (
-            f"params must be one SamplingParams or as many as there are prompts, {len(listed)}, got {len(params)}"
-        )
+        message = f"params must be one SamplingParams or as many as there are prompts, {len(listed)}, got {len(params)}"
         raise RequestError(message)
     return list(zip(listed, params, strict=True))
 

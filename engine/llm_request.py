@@ -10,8 +10,11 @@ to what a decoder needs; names kept.
 
 import dataclasses
 import enum
+import operator
+from collections.abc import Sequence
 
 from engine.config import SamplingParams
+from engine.errors import RequestError
 
 
 class RequestState(enum.IntEnum):
@@ -48,6 +51,55 @@ class RequestSpec:
     params: SamplingParams
     is_dummy: bool = False
     max_new_tokens: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """What an engine can serve; checks a request before anything is enqueued for it.
+
+    is_chunked: whether a prompt may be cut over several steps. Raises of all methods: RequestError.
+    """
+
+    vocab_size: int
+    max_seq_len: int
+    max_num_tokens: int
+    is_chunked: bool
+
+    def checked(self, token_ids: Sequence[object]) -> tuple[int, ...]:
+        """Return the prompt as plain integers, or name the first thing that is wrong with it."""
+        if not token_ids:
+            message = "a prompt must hold at least one token, got an empty one; pass text or token ids"
+            raise RequestError(message)
+        ids = tuple([self._token_id(value, at) for at, value in enumerate(token_ids)])
+        if len(ids) >= self.max_seq_len:
+            message = (
+                f"a prompt must have at most max_seq_len - 1 = {self.max_seq_len - 1} tokens (one is generated), got "
+                f"{len(ids)}; shorten it or set EngineConfig(max_seq_len={len(ids) + 1}) or more"
+            )
+            raise RequestError(message)
+        if not self.is_chunked and len(ids) > self.max_num_tokens:
+            message = (
+                f"without chunking a prompt must fit one step, max_num_tokens={self.max_num_tokens}, got "
+                f'{len(ids)} tokens; set SchedulerConfig(chunking="fcfs") or max_num_tokens={len(ids)}'
+            )
+            raise RequestError(message)
+        return ids
+
+    def check_params(self, params: SamplingParams) -> None:
+        """Refuse more log-probabilities than there are tokens."""
+        if params.logprobs is not None and params.logprobs > self.vocab_size:
+            message = (
+                f"SamplingParams.logprobs must be at most the vocabulary size {self.vocab_size}, got {params.logprobs}"
+            )
+            raise RequestError(message)
+
+    def _token_id(self, value: object, at: int) -> int:
+        is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
+        token_id = operator.index(value) if is_integer else -1  # pyright: ignore[reportArgumentType]
+        if not 0 <= token_id < self.vocab_size:
+            message = f"prompt token {at} must be an integer in [0, {self.vocab_size}), got {value!r}"
+            raise RequestError(message)
+        return token_id
 
 
 class LlmRequest:
@@ -137,4 +189,5 @@ class LlmRequest:
 
     def __repr__(self) -> str:
         """Show the identity and the cursor."""
-        return f"LlmRequest({self.request_id}, {self.state.name}, {self.context_current_position}/{self.py_prompt_len}, +{self.num_generated})"
+        cursor = f"{self.context_current_position}/{self.py_prompt_len}, +{self.num_generated}"
+        return f"LlmRequest({self.request_id}, {self.state.name}, {cursor})"

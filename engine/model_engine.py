@@ -10,7 +10,7 @@ Does not: prepare inputs, choose graphs, or hold requests. Source: TensorRT-LLM'
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import overload
+from typing import Protocol, overload
 
 import torch
 
@@ -150,6 +150,14 @@ class PyTorchModelEngine(ModelEngine):
         self._runner.release_graphs()
 
 
+class MakeMetadata(Protocol):
+    """Makes a metadata object of the configured backend for so many sequences and rows."""
+
+    def __call__(self, num_sequences: int, num_tokens: int, *, is_cuda_graph: bool) -> AttentionMetadata:
+        """Allocate it."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecoderEngine:
     """A decoder's engine with the parts that its executor shares with it."""
@@ -186,8 +194,8 @@ def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) ->
     if num_blocks < per_sequence:
         message = (
             f"the KV pool must hold one sequence of max_seq_len={config.max_seq_len}, which needs {per_sequence} "
-            f"blocks of {cache.tokens_per_block} tokens, got {num_blocks}; set KVCacheConfig(num_blocks={per_sequence}) "
-            f"or EngineConfig(max_seq_len={num_blocks * cache.tokens_per_block}) or less"
+            f"blocks of {cache.tokens_per_block} tokens, got {num_blocks}; set "
+            f"KVCacheConfig(num_blocks={per_sequence}) or EngineConfig(max_seq_len={num_blocks * cache.tokens_per_block}) or less"
         )
         raise ConfigError(message)
     return num_blocks
@@ -238,8 +246,8 @@ def build_decoder_engine(
             max_num_tokens=max(buckets, default=1),
             strict=config.cuda_graph.strict_buffers,
         ),
-        eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, False),
-        key_metadata={bucket: make_metadata(bucket, bucket, True) for bucket in buckets},
+        eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
+        key_metadata={bucket: make_metadata(bucket, bucket, is_cuda_graph=True) for bucket in buckets},
         stream=stream,
     )
     runner_config = DecoderRunnerConfig(
@@ -262,15 +270,13 @@ def build_decoder_engine(
     )
 
 
-def _metadata_factory(
-    config: EngineConfig, spec: DeviceSpec, stream: Stream, storage: KVStorage
-) -> Callable[[int, int, bool], AttentionMetadata]:
-    """Return a function (sequences, rows, is_cuda_graph) -> metadata of the configured backend."""
+def _metadata_factory(config: EngineConfig, spec: DeviceSpec, stream: Stream, storage: KVStorage) -> MakeMetadata:
+    """Bind the configured backend, the storage and the table width."""
     backends: dict[str, Callable[..., AttentionBackend]] = {"native": NativeBackend, "vanilla": VanillaBackend}
     backend = backends[config.attention_backend](spec=spec, stream=stream)
     width = -(-config.max_seq_len // config.kv_cache.tokens_per_block)
 
-    def make(num_sequences: int, num_tokens: int, is_cuda_graph: bool) -> AttentionMetadata:  # noqa: FBT001
+    def make(num_sequences: int, num_tokens: int, *, is_cuda_graph: bool) -> AttentionMetadata:
         capacity = MetadataCapacity(
             max_num_sequences=num_sequences,
             max_num_tokens=num_tokens,

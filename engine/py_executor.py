@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import torch
 
@@ -84,7 +84,7 @@ class LiveRequest:
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Generator[None]:
     """Hold a Ctrl-C back until the block is done, so that bookkeeping is never half applied."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):

@@ -68,9 +68,7 @@ class StagingRings:
     @classmethod
     def allocate(cls, buffers: DecoderInputBuffers, spec: DeviceSpec) -> "StagingRings":
         """Make a ring for each buffer, of the buffer's length and dtype."""
-        rings = {
-            name: PinnedRing((tensor.numel(),), tensor.dtype, spec) for name, tensor in buffers.tensors().items()
-        }
+        rings = {name: PinnedRing((tensor.numel(),), tensor.dtype, spec) for name, tensor in buffers.tensors().items()}
         return cls(**rings)
 
     def wait(self) -> None:

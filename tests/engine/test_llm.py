@@ -148,7 +148,9 @@ def test_abort_of_a_running_and_of_a_waiting_request_comes_with_the_next_step(ll
 
 def test_abort_of_an_unknown_request_names_the_live_ones(llm):
     request_id = llm.submit("hello")
-    with pytest.raises(UnknownRequestError, match=rf"request 99999 is not waiting or running \(live requests: {request_id}\)"):
+    with pytest.raises(
+        UnknownRequestError, match=rf"request 99999 is not waiting or running \(live requests: {request_id}\)"
+    ):
         llm.abort(99999)
 
 

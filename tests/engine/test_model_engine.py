@@ -84,7 +84,9 @@ def test_each_batch_goes_to_the_runner_of_its_kind(resources):
 def test_the_wrong_pairing_raises_and_names_both_sides(resources):
     with pytest.raises(DispatchError, match="a packed batch needs a PackedModelRunner, this engine has a Decoder"):
         PyTorchModelEngine(Decoder(), max_num_sequences=4).forward(PACKED)
-    with pytest.raises(DispatchError, match="a scheduled batch needs a ScheduledModelRunner, this engine has a Encoder"):
+    with pytest.raises(
+        DispatchError, match="a scheduled batch needs a ScheduledModelRunner, this engine has a Encoder"
+    ):
         PyTorchModelEngine(Encoder(), max_num_sequences=4).forward(EMPTY, resource_manager=resources)
 
 

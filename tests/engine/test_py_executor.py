@@ -115,8 +115,13 @@ def test_the_probe_sees_ten_stages_in_order_and_changes_nothing(expected):
 
 def test_an_interrupt_inside_bookkeeping_is_held_back_until_it_is_done():
     done = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        signal.raise_signal(signal.SIGINT)
-        done.append("the whole block")
+
+    def interrupt_in_the_middle() -> None:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append("the whole block")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_in_the_middle()
     assert done == ["the whole block"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

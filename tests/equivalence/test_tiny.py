@@ -30,7 +30,7 @@ def engine_config(*, graphs: bool, backend: str, padding: bool, budget: int | No
 
 @pytest.fixture(scope="module")
 def cases():
-    draw = random.Random(5)  # noqa: S311
+    draw = random.Random(5)
     prompts = [[draw.randrange(1, 250) for _ in range(length)] for length in LENGTHS]
     with LLM("tiny", engine_config(graphs=False, backend="vanilla", padding=False, budget=None)) as llm:
         return reference_cases(llm, prompts, NUM_TOKENS)

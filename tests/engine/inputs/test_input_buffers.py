@@ -24,9 +24,7 @@ def test_buffers_are_sized_by_tokens_and_by_sequences() -> None:
 
 def test_every_buffer_has_a_mirror_of_its_own_length() -> None:
     spec = resolve_device("cpu", "float32")
-    buffers = DecoderInputBuffers.allocate(
-        max_num_tokens=12, max_num_sequences=3, spec=spec, registry=DeviceRegistry()
-    )
+    buffers = DecoderInputBuffers.allocate(max_num_tokens=12, max_num_sequences=3, spec=spec, registry=DeviceRegistry())
     rings = StagingRings.allocate(buffers, spec)
     for name, tensor in buffers.tensors().items():
         staged = getattr(rings, name).stage(list(range(tensor.numel())))

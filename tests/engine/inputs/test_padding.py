@@ -9,7 +9,9 @@ BUCKETS = st.lists(st.integers(1, 64), min_size=1, max_size=8, unique=True).map(
 
 
 @given(st.integers(1, 80), BUCKETS)
-def test_rounding_up_finds_the_smallest_bucket_that_holds_the_batch(num_requests: int, buckets: tuple[int, ...]) -> None:
+def test_rounding_up_finds_the_smallest_bucket_that_holds_the_batch(
+    num_requests: int, buckets: tuple[int, ...]
+) -> None:
     fitting = [size for size in buckets if size >= num_requests]
     assert round_up_to_bucket(num_requests, buckets) == (min(fitting) if fitting else None)
 

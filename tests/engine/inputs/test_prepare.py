@@ -57,9 +57,7 @@ class Bench:
         storage = KVStorage.allocate(
             num_layers=1, num_blocks=8, tokens_per_block=16, num_kv_heads=1, head_size=4, spec=SPEC
         )
-        capacity = MetadataCapacity(
-            max_num_sequences=8, max_num_tokens=32, max_blocks_per_seq=2, tokens_per_block=16
-        )
+        capacity = MetadataCapacity(max_num_sequences=8, max_num_tokens=32, max_blocks_per_seq=2, tokens_per_block=16)
         self.metadata = VanillaBackend(spec=SPEC, stream=stream).make_metadata(storage, capacity)
         self.samples = SampleStateTensors(torch.arange(1000, 1009, dtype=torch.int32).view(1, 9, 1))
 
