@@ -1,0 +1,36 @@
+"""The key: rows by one formula, order by size, one text."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.cuda_graphs.key import KeyType, SampleMode, make_key
+
+sizes = st.integers(1, 64)
+keys = st.builds(KeyType, sizes, st.integers(0, 5), st.sampled_from(SampleMode), st.integers(1, 4))
+
+
+@given(keys)
+def test_rows_are_requests_times_beams_times_tokens(key):
+    assert key.num_tokens() == sum(1 + key.draft_len for _ in range(key.batch_size) for _ in range(key.beam_width))
+
+
+@given(keys, keys)
+def test_keys_are_equal_exactly_when_every_field_is(one, other):
+    assert (one == other) == (dataclasses.astuple(one) == dataclasses.astuple(other))
+    assert len({one, other}) == (1 if one == other else 2)
+
+
+@given(st.lists(keys))
+def test_keys_sort_by_batch_size_first(unsorted):
+    assert [key.batch_size for key in sorted(unsorted)] == sorted(key.batch_size for key in unsorted)
+
+
+def test_the_constructor_takes_one_beam_and_the_text_is_the_labs():
+    key = make_key(padded_batch_size=4, draft_len=0, sample_mode=SampleMode.GREEDY)
+    assert key == KeyType(4, 0, SampleMode.GREEDY, beam_width=1)
+    assert str(key) == "(batch 4, draft 0, greedy)"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        key.batch_size = 8
