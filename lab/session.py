@@ -148,10 +148,10 @@ class Session:
         return self.trace
 
     def show(self, **options: Any) -> object:
-        """Return the stepper for this session: it can step back and forth, and ask for the next real step."""
-        from lab.widgets.stepper import Stepper  # a session without a notebook needs no widget
+        """Show the stepper on this session: it steps back and forth, and asks for the next real step."""
+        from lab.widgets.show import show  # a session without a notebook needs no widget
 
-        return Stepper(self.trace, session=self, **options)
+        return show(self, **options)
 
     def close(self) -> None:
         """Take the recorder off, and close the engine unless it is the caller's. The trace stays."""

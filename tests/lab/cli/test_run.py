@@ -31,6 +31,13 @@ def test_a_prompt_longer_than_a_step_is_cut_into_chunks(capsys):
     assert report["steps"]["eager"] == 2
 
 
+def test_chat_puts_the_prompt_into_the_models_template(capsys):
+    assert main(["run", "hi", "--model", "tiny", "--chat", "--max-tokens", "1", "--json"]) == 0
+    prompt = json.loads(capsys.readouterr().out)["prompt_token_ids"]
+    assert len(prompt) > len("hi")
+    assert bytes(token for token in prompt if token < 256).count(b"hi") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -39,7 +46,6 @@ def test_a_prompt_longer_than_a_step_is_cut_into_chunks(capsys):
         (["hi", "--model", "tiny", "--temperature", "nan"], "temperature"),
         (["", "--model", "tiny"], "at least one token"),
         (["hi", "--model", "tiny", "--device", "tpu"], "tpu"),
-        (["hi", "--model", "tiny", "--chat"], "chat template"),
     ],
 )
 def test_bad_input_is_one_line_and_status_two(arguments, message, capsys):
