@@ -41,10 +41,10 @@ def render_chat(template: str, messages: Sequence[Mapping[str, str]], special: M
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _refuse
+    known = {"tools": None, "raise_exception": _refuse} | dict(special)
     try:
         compiled = environment.from_string(template)
-        return compiled.render(messages=list(messages), add_generation_prompt=True, tools=None, **special)
+        return compiled.render(messages=list(messages), add_generation_prompt=True, **known)
     except _TemplateRefusalError as refusal:
         text = f"the model's chat template refuses this conversation: {refusal}"
         raise RequestError(text) from refusal

@@ -7,6 +7,7 @@ Source: the keys of a Hugging Face ``config.json`` and of GGUF's ``llama.*`` met
 
 import dataclasses
 import enum
+from typing import Any
 
 
 class RopeScalingKind(enum.StrEnum):
@@ -78,19 +79,19 @@ class ModelConfig:
         """Width of all key heads together: G x D."""
         return self.num_kv_heads * self.head_size
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; ``from_dict`` is the inverse."""
         return dataclasses.asdict(self)
 
 
-def config_from_dict(values: dict[str, object]) -> ModelConfig:
+def config_from_dict(values: dict[str, Any]) -> ModelConfig:
     """Rebuild a config from ``ModelConfig.to_dict`` after a round trip through JSON.
 
     Raises: KeyError or TypeError when the values are not such a dict (the cache then counts as corrupt).
     """
     plain = dict(values)
-    rope = dict(plain.pop("rope"))  # type: ignore[call-overload]
-    features = plain.pop("features")
+    rope: dict[str, Any] = dict(plain.pop("rope"))
+    features: dict[str, Any] = plain.pop("features")
     rope["kind"] = RopeScalingKind(rope["kind"])
     rope["explicit_factors"] = tuple(rope["explicit_factors"])
-    return ModelConfig(**plain, rope=RopeConfig(**rope), features=ModelFeatures(**features))  # type: ignore[arg-type]
+    return ModelConfig(**plain, rope=RopeConfig(**rope), features=ModelFeatures(**features))

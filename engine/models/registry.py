@@ -90,7 +90,7 @@ def _find(name_or_path: str) -> Path:
             raise ModelError(message)
         return published.path
     path = Path(name_or_path).expanduser()
-    if path.exists():
+    if name_or_path and path.exists():
         return path
     near = difflib.get_close_matches(name_or_path.lower(), model_names(), n=3, cutoff=0.4) or model_names()
     looks_like_path = path.suffix == ".gguf" or len(path.parts) > 1

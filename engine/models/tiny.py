@@ -43,7 +43,7 @@ def tiny_weights(seed: int) -> dict[str, torch.Tensor]:
         return torch.randn(rows, columns, generator=generator) * (gain / columns**0.5)
 
     hidden, width = config.hidden_size, config.intermediate_size
-    weights = {"embedding.weight": matrix(config.vocab_size, hidden, hidden**0.5), "norm.weight": torch.ones(hidden)}
+    weights = {"embedding.weight": matrix(config.vocab_size, hidden, hidden**0.5)}
     for i in range(config.num_layers):
         weights |= {
             f"layers.{i}.attention_norm.weight": torch.ones(hidden),
@@ -58,7 +58,7 @@ def tiny_weights(seed: int) -> dict[str, torch.Tensor]:
     # Readable bytes win nearly always; the rest stays possible under a temperature.
     quiet = torch.full((config.vocab_size, 1), 0.2)
     quiet[[ord(c) for c in _READABLE]] = 1.0
-    return weights | {"lm_head.weight": head * quiet}
+    return weights | {"norm.weight": torch.ones(hidden), "lm_head.weight": head * quiet}
 
 
 def tiny_tokenizer() -> Tokenizer:

@@ -142,7 +142,8 @@ def _header(config: ModelConfig, tokenizer: SavedTokenizer, dtype: torch.dtype) 
 def _write(file: BinaryIO, header: _Header, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
     checksums = {name: _NO_CHECKSUM for name in header.entries if name != "__metadata__"}
     file.write(header.encode(checksums))
-    for name, tensor in weights:
+    for expected, (name, tensor) in zip(list(checksums), weights, strict=True):
+        assert name == expected, f"weights must come in the order of weight_shapes: {expected}, got {name}"
         checksums[name] = _checksum(tensor)
         file.write(_bytes_of(tensor))
     file.seek(0)
@@ -150,7 +151,7 @@ def _write(file: BinaryIO, header: _Header, weights: Iterator[tuple[str, torch.T
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    return memoryview(tensor.contiguous().view(torch.uint8).numpy()).cast("B")
+    return tensor.contiguous().view(torch.uint8).numpy().data.cast("B")
 
 
 def _checksum(tensor: torch.Tensor) -> str:

@@ -5,6 +5,7 @@ rope rules) is refused by name instead of being ignored. Does not: read weights 
 Source: config.json, generation_config.json, tokenizer.json and tokenizer_config.json as ``transformers`` writes them.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -123,30 +124,42 @@ def _parse_rope(values: Mapping[str, Any]) -> RopeConfig:
 
 
 def read_tokenizer(folder: Path, model_values: Mapping[str, Any]) -> SavedTokenizer:
-    """Read tokenizer.json and what the other files say about special tokens."""
-    definition = (folder / "tokenizer.json").read_text(encoding="utf-8", errors="replace")
+    """Read tokenizer.json and what the other files say about special tokens.
+
+    Raises: ModelError when one of the files is no JSON or not laid out as such a file is.
+    """
     parsed = read_json(folder / "tokenizer.json")
     settings = _read_optional(folder / "tokenizer_config.json")
     generation = _read_optional(folder / "generation_config.json")
+    try:
+        special = _special_tokens(parsed, settings, generation.get("eos_token_id", model_values.get("eos_token_id")))
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        message = f"{folder / 'tokenizer.json'} is not laid out as a tokenizer ({type(error).__name__}: {error})"
+        raise ModelError(message) from error
+    special = dataclasses.replace(special, chat_template=_chat_template(folder, settings))
+    return SavedTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"), special)
+
+
+def _special_tokens(parsed: Mapping[str, Any], settings: Mapping[str, Any], eos: Any) -> SpecialTokens:
+    """Gather them. eos: an id, several, or None where only the tokenizer's settings name it."""
     added = {entry["content"]: entry for entry in parsed.get("added_tokens") or []}
 
     def id_of(token: Any) -> int | None:
         text = token.get("content") if isinstance(token, dict) else token
         return added[text]["id"] if text in added else None
 
-    eos = generation.get("eos_token_id", model_values.get("eos_token_id"))
     if eos is None:
         eos = id_of(settings.get("eos_token"))
-    bos = id_of(settings.get("bos_token"))
-    first = _first_special_id(parsed)
-    special = SpecialTokens(
+    first, bos = _first_special_id(parsed), id_of(settings.get("bos_token"))
+    add_bos = settings.get("add_bos_token")
+    if not isinstance(add_bos, bool):  # then the post-processor decides
+        add_bos = first is not None and bos in (None, first)
+    return SpecialTokens(
         eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
-        bos_token_id=bos if bos is not None else first,
-        add_bos=first is not None and (bos is None or first == bos),
+        bos_token_id=first if bos is None else bos,
+        add_bos=add_bos,
         control_ids=frozenset(entry["id"] for entry in added.values() if entry.get("special")),
-        chat_template=_chat_template(folder, settings),
     )
-    return SavedTokenizer(definition, special)
 
 
 def _read_optional(path: Path) -> dict[str, Any]:

@@ -13,10 +13,11 @@ import torch
 from engine.models.config import ModelConfig
 
 Shape = tuple[int, ...]
+Parts = tuple[tuple[str, Shape], ...]
 ReadPart = Callable[[str, torch.Tensor], None]  # part name, where its values go (with the shape that it must have)
 
 
-def _layer_parts(config: ModelConfig) -> Iterator[tuple[str, tuple[tuple[str, Shape], ...]]]:
+def _layer_parts(config: ModelConfig) -> Iterator[tuple[str, Parts]]:
     """Each matrix of one layer: its engine name, and its parts with their shapes, in row order."""
     hidden, width, features = config.hidden_size, config.intermediate_size, config.features
     query, kv = config.query_size, config.kv_size
@@ -38,13 +39,13 @@ def _layer_parts(config: ModelConfig) -> Iterator[tuple[str, tuple[tuple[str, Sh
         yield "down.bias", (("down.bias", (hidden,)),)
 
 
-def weight_parts(config: ModelConfig) -> dict[str, tuple[tuple[str, Shape], ...]]:
+def weight_parts(config: ModelConfig) -> dict[str, Parts]:
     """Plan a model: each engine weight, and the parts that it is made of with their shapes, in row order.
 
     Order: embedding, layers, norm, head, so that of several missing parts the first is named.
     """
     embedding_shape = (config.vocab_size, config.hidden_size)
-    plan = {"embedding.weight": (("embedding.weight", embedding_shape),)}
+    plan: dict[str, Parts] = {"embedding.weight": (("embedding.weight", embedding_shape),)}
     for i in range(config.num_layers):
         for name, parts in _layer_parts(config):
             plan[f"layers.{i}.{name}"] = tuple((f"layers.{i}.{part}", shape) for part, shape in parts)

@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 from engine.errors import ModelError
 from engine.models.catalog import PUBLISHED, PublishedModel
@@ -57,11 +58,11 @@ def pull_model(name: str, *, progress: Progress = _no_progress) -> Path:
 
 
 @contextlib.contextmanager
-def tqdm_progress() -> Iterator[Progress]:
+def tqdm_progress() -> Generator[Progress]:
     """Show a pull as progress bars on stderr, one for each part."""
     from tqdm import tqdm
 
-    bars: dict[str, tqdm[None]] = {}
+    bars: dict[str, Any] = {}
 
     def show(stage: str, done: int, total: int) -> None:
         if stage not in bars:
@@ -95,7 +96,7 @@ def _download(model: PublishedModel, directory: Path, progress: Progress) -> Pat
         )
         try:
             while process.poll() is None:
-                progress("download", _bytes_under(directory), model.num_bytes)
+                progress("download", min(_bytes_under(directory), model.num_bytes), model.num_bytes)
                 time.sleep(_POLL_SECONDS)
         finally:
             if process.poll() is None:  # interrupted

@@ -126,15 +126,23 @@ def _sentencepiece_bytes(token: str) -> bytes:
 
 
 def tokenizer_from_gguf(vocabulary: GGUFVocabulary) -> SavedTokenizer:
-    """Build a tokenizer. Raises: ModelError for a tokenizer model or pre-tokenizer that is not supported."""
-    if vocabulary.model == "gpt2":
-        encoder = _byte_level_encoder(vocabulary)
-    elif vocabulary.model == "llama":
-        encoder = _sentencepiece_encoder(vocabulary)
-    else:
+    """Build a tokenizer.
+
+    Raises: ModelError for a tokenizer model or pre-tokenizer that is not supported, and for merges or scores that
+    do not fit the vocabulary.
+    """
+    builders = {"gpt2": _byte_level_encoder, "llama": _sentencepiece_encoder}
+    if vocabulary.model not in builders:
         message = f"tokenizer model {vocabulary.model!r} is not supported; supported are 'gpt2' and 'llama'"
         raise ModelError(message)
-    special = _add_special_tokens(encoder, vocabulary)
+    try:
+        encoder = builders[vocabulary.model](vocabulary)
+        special = _add_special_tokens(encoder, vocabulary)
+    except ModelError:
+        raise
+    except Exception as error:  # the library raises plain Exception
+        message = f"the file's vocabulary makes no tokenizer: {error}"
+        raise ModelError(message) from error
     return SavedTokenizer(encoder.to_str(), special)
 
 
@@ -146,10 +154,10 @@ def _byte_level_encoder(vocabulary: GGUFVocabulary) -> "tokenizers.Tokenizer":
             f"pre-tokenizer {vocabulary.pre!r} is not supported; supported are {', '.join(map(repr, _WORD_PATTERNS))}"
         )
         raise ModelError(message)
-    merges = [tuple(merge.split(" ", 1)) for merge in vocabulary.merges]
+    pairs = (merge.partition(" ") for merge in vocabulary.merges)
     model = models.BPE(
         vocab={token: i for i, token in enumerate(vocabulary.tokens)},
-        merges=merges,
+        merges=[(left, right) for left, _, right in pairs],
         ignore_merges=vocabulary.pre == "llama-bpe",
     )
     encoder = Tokenizer(model)

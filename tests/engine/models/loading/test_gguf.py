@@ -1,0 +1,167 @@
+"""Every supported tensor type, and whole GGUF models against ``transformers``."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType, GGUFWriter
+
+from engine.errors import ModelError
+from engine.models.loading.gguf import SUPPORTED_TYPES, GGUFFile
+from engine.models.registry import load_model
+from tests.engine.models.model_files import CPU, GGUF_SIZES, dense_logits, write_gguf
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+IDS = [5, 17, 300, 44, 2, 0, 199, 63, 80, 81, 7, 250] * 4
+HF_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def equivalent_model(dense: dict[str, np.ndarray], **rope: float) -> LlamaForCausalLM:
+    """The same weights in transformers, whose query and key rows are in another order."""
+    sizes, state = GGUF_SIZES, {}
+    for name, values in dense.items():
+        parts = name.split(".")
+        if parts[0] != "blk":
+            state[f"{HF_NAMES[parts[0]]}.weight"] = torch.from_numpy(values.copy())
+            continue
+        if parts[2] in ("attn_q", "attn_k"):
+            heads = sizes["heads" if parts[2] == "attn_q" else "kv_heads"]
+            size = values.shape[0] // heads
+            # Row r of a head holds dimension r // 2 of the first half (r even) or of the second (r odd).
+            order = [
+                head * size + (r % (size // 2)) * 2 + r // (size // 2) for head in range(heads) for r in range(size)
+            ]
+            rows = values[order]
+        else:
+            rows = values.copy()
+        state[f"model.layers.{parts[1]}.{HF_NAMES[parts[2]]}.weight"] = torch.from_numpy(rows)
+    config = LlamaConfig(
+        vocab_size=320,
+        hidden_size=sizes["hidden"],
+        intermediate_size=sizes["width"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+        num_key_value_heads=sizes["kv_heads"],
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "linear" if rope else "default", "rope_theta": 1e4} | rope,
+    )
+    model = LlamaForCausalLM(config).eval()
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert (missing, unexpected) == (["lm_head.weight"], [])
+    return model
+
+
+@pytest.mark.parametrize("type_name", SUPPORTED_TYPES)
+def test_every_type_gives_the_logits_of_transformers(type_name: str, tmp_path: Path):
+    path = tmp_path / "small.gguf"
+    dense = write_gguf(path, GGMLQuantizationType[type_name])
+    model = equivalent_model(dense)
+    with torch.inference_mode():
+        expected = model(torch.tensor([IDS])).logits[0]
+    assert float(expected.std()) > 0.05
+    got = dense_logits(load_model(str(path), CPU, max_seq_len=128).model, IDS)
+    torch.testing.assert_close(got, expected, atol=2e-4, rtol=1e-4)
+
+
+def test_linear_rope_scaling_of_the_file_is_applied(tmp_path: Path):
+    path = tmp_path / "small.gguf"
+    dense = write_gguf(
+        path, GGMLQuantizationType.F32, llama__rope__scaling__type="linear", llama__rope__scaling__factor=4.0
+    )
+    with torch.inference_mode():
+        expected = equivalent_model(dense, factor=4.0)(torch.tensor([IDS])).logits[0]
+    got = dense_logits(load_model(str(path), CPU, max_seq_len=128).model, IDS)
+    torch.testing.assert_close(got, expected, atol=2e-4, rtol=1e-4)
+
+
+def test_an_unsupported_tensor_type_is_named(tmp_path: Path):
+    path = tmp_path / "ternary.gguf"
+    write_gguf(path, GGMLQuantizationType.TQ1_0)
+    with pytest.raises(
+        ModelError, match=r"tensor 'token_embd.weight' has type TQ1_0; supported are F32, F16, BF16, Q4"
+    ):
+        load_model(str(path), CPU)
+
+
+def test_an_unsupported_architecture_is_named(tmp_path: Path):
+    path = tmp_path / "mamba.gguf"
+    write_gguf(path, GGMLQuantizationType.F32, architecture="mamba")
+    with pytest.raises(ModelError, match="has architecture 'mamba'; GGUF files must have 'llama'"):
+        load_model(str(path), CPU)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"llama__expert_count": 8}, r"sets llama.expert_count=8, which is not supported"),
+        ({"llama__attention__sliding_window": 64}, r"sets llama.attention.sliding_window=64"),
+        ({"llama__rope__scaling__type": "yarn"}, r"llama.rope.scaling.type='yarn'; supported are 'none' and 'linear'"),
+        ({"llama__rope__dimension_count": 32}, r"llama.rope.dimension_count=32; only the head size, 64"),
+        ({"llama__block_count": None}, r"lacks the key 'llama.block_count'"),
+        ({"llama__block_count": 0}, r"must set llama.block_count to a positive integer, got 0"),
+        ({"llama__block_count": 3}, r"lacks the tensor 'blk.2.attn_norm.weight'"),
+        (
+            {"llama__feed_forward_length": 512},
+            r"'blk.0.ffn_gate.weight' must have shape \(512, 256\), got \(256, 256\)",
+        ),
+        (
+            {"tokenizer__ggml__model": "bert"},
+            r"tokenizer model 'bert' is not supported; supported are 'gpt2' and 'llama'",
+        ),
+        ({"tokenizer__ggml__pre": "odd"}, r"pre-tokenizer 'odd' is not supported; supported are 'gpt-2', 'smollm'"),
+    ],
+)
+def test_what_the_engine_cannot_run_is_named(changes: dict, message: str, tmp_path: Path):
+    path = tmp_path / "odd.gguf"
+    write_gguf(path, GGMLQuantizationType.F32, **changes)
+    with pytest.raises(ModelError, match=message):
+        load_model(str(path), CPU)
+
+
+def test_a_separate_head_and_rope_factors_are_read(tmp_path: Path):
+    path = tmp_path / "extra.gguf"
+    write_gguf(path, GGMLQuantizationType.F32)
+    plain = GGUFFile(path)
+    assert plain.config.tie_word_embeddings
+    assert plain.config.rope.explicit_factors == ()
+    writer = GGUFWriter(path, "llama")
+    for key, value in plain._header.values.items():
+        if key.startswith("llama.") and isinstance(value, int):
+            writer.add_uint32(key, value)
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+    writer.add_tensor("token_embd.weight", np.zeros((320, 256), np.float32))
+    writer.add_tensor("output.weight", np.zeros((320, 256), np.float32))
+    writer.add_tensor("rope_freqs.weight", np.arange(1, 33, dtype=np.float32))
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+    config = GGUFFile(path).config
+    assert not config.tie_word_embeddings
+    assert config.rope.explicit_factors == tuple(float(i) for i in range(1, 33))

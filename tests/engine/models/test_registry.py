@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+from gguf import GGMLQuantizationType
+
+from engine.errors import ModelError
+from engine.models.loading import cache
+from engine.models.registry import load_model
+from tests.engine.models.model_files import CPU, dense_logits, write_gguf
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smollm2", r"no model 'smollm2'; did you mean 'smollm2-135m'\? A model is a name \(tiny, smollm2-135m\)"),
+        ("Tinny", r"no model 'Tinny'; did you mean 'tiny'\?"),
+        ("qqqqq", r"no model 'qqqqq'; did you mean 'tiny' or 'smollm2-135m'\?"),
+        ("", r"no model ''; did you mean 'tiny' or 'smollm2-135m'\?"),
+        ("models/x.gguf", r"no file or folder 'models/x.gguf'; .*a \.gguf file, or a Hugging Face folder"),
+        ("x.gguf", r"no file or folder 'x.gguf'"),
+    ],
+)
+def test_an_unknown_name_is_met_with_the_nearest_and_the_accepted_forms(name: str, message: str):
+    with pytest.raises(ModelError, match=message):
+        load_model(name, CPU)
+
+
+def test_a_published_model_that_is_not_here_says_how_to_get_it():
+    with pytest.raises(ModelError, match=r"get it with `stepscope models pull smollm2-135m`, or use 'tiny'"):
+        load_model("smollm2-135m", CPU)
+
+
+def test_a_sequence_longer_than_the_model_was_made_for_is_refused():
+    with pytest.raises(
+        ModelError, match=r"max_seq_len must be at most 8192, .* got 9000; set EngineConfig\(max_seq_len"
+    ):
+        load_model("tiny", CPU, max_seq_len=9000)
+
+
+def test_no_maximum_means_the_model_s_own():
+    assert load_model("tiny", CPU).model.cos_table.shape[0] == 8192
+
+
+def test_the_second_load_comes_from_the_converted_copy_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "small.gguf"
+    write_gguf(path, GGMLQuantizationType.Q4_0)
+    first = load_model(str(path), CPU)
+    monkeypatch.setattr("engine.models.registry.GGUFFile", None)
+    second = load_model(str(path), CPU)
+    assert first.weight_hash == second.weight_hash
+    assert first.config == second.config
+    text = "The capital of France"
+    assert first.tokenizer.encode(text) == second.tokenizer.encode(text)
+    assert first.tokenizer.eos_token_ids == second.tokenizer.eos_token_ids == {1}
+    ids = first.tokenizer.encode(text)
+    assert dense_logits(first.model, ids).equal(dense_logits(second.model, ids))
+
+
+def test_without_a_writable_cache_the_model_loads_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "small.gguf"
+    write_gguf(path, GGMLQuantizationType.Q8_0)
+    cached = load_model(str(path), CPU)
+    monkeypatch.setattr(cache, "load_converted", lambda path: None)
+    (tmp_path / "cache").rename(tmp_path / "old")
+    (tmp_path / "cache").write_text("a file where a directory should be")
+    plain = load_model(str(path), CPU)
+    assert dense_logits(plain.model, [5, 6, 7]).equal(dense_logits(cached.model, [5, 6, 7]))
+
+
+def test_the_hash_follows_the_weights_and_not_the_place(tmp_path: Path):
+    paths = [tmp_path / name for name in ("a.gguf", "b.gguf", "c.gguf")]
+    for path, seed in zip(paths, (0, 0, 1), strict=True):
+        write_gguf(path, GGMLQuantizationType.Q4_0, seed=seed)
+    first, same, other = (load_model(str(path), CPU).weight_hash for path in paths)
+    assert first == same != other
+    assert len(first) == 16
