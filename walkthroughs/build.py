@@ -44,7 +44,7 @@ def read_source(path: Path) -> Any:
 
 def execute(notebook: Any, *, static: bool = True) -> float:
     """Run every cell in a fresh kernel and return the seconds it took; an error in a cell raises."""
-    environment = os.environ | {"LAB_STATIC": "1"} if static else dict(os.environ)
+    environment = os.environ | {"PYTHONPATH": str(HERE.parent)} | ({"LAB_STATIC": "1"} if static else {})
     began = time.perf_counter()
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}
