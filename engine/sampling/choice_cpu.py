@@ -2,7 +2,7 @@
 
 A sort or even a few passes over [R, V] cost a CPU more than a small model's layers do. Most rows are decided among few
 candidates: top-k names them; top-p's lie among the best thousand tokens unless the row is nearly flat, and only then
-is the whole row sorted. Noise is hashed for the candidates alone.
+is the cut looked for in the whole row. Noise is hashed for the candidates alone.
 
 Does not: approximate. The result is the reference's, except where the last bit of an exp() moves a top-p cut.
 Source: own; measurements in LOG.md.
@@ -14,7 +14,7 @@ from typing import Final
 
 import torch
 
-from engine.sampling.cutoff import integer_mass
+from engine.sampling.cutoff import descending_keys, integer_mass, keep_top_p
 from engine.sampling.noise import gumbel
 from engine.sampling.penalty import apply_repetition_penalty
 from engine.sampling.state import MIN_P, PENALTY, SEED, TEMPERATURE, TOP_K, TOP_P
@@ -78,8 +78,8 @@ def _filter(
 ) -> _Candidates:
     """Apply top-k, top-p and min-p to one row. Shapes: values [V], best and temperature []."""
     if filters.top_k != _ALL:
-        threshold = values.topk(filters.top_k).values[-1]
-        left = _subset(vocab_ids, (values - best) / temperature, values >= threshold)
+        at = (values >= values.topk(filters.top_k).values[-1]).nonzero()[:, 0]
+        left = _Candidates(vocab_ids[at], (values[at] - best) / temperature)
     else:
         left = _Candidates(vocab_ids, (values - best) / temperature)
     if filters.top_p < 1.0:
@@ -95,15 +95,17 @@ def _subset(ids: torch.Tensor, scores: torch.Tensor, keep: torch.Tensor) -> _Can
 
 
 def _keep_top_p(left: _Candidates, top_p: float) -> _Candidates:
-    """Keep the smallest set of best candidates that holds the share, walking a sorted list of as few as suffice."""
+    """Keep the smallest set of best candidates that holds the share, walking a sorted list where few suffice."""
     mass = integer_mass(left.scores.exp())
     target = max(1, math.ceil(float(int(mass.sum())) * top_p))
     ids, scores = left.ids, left.scores
     if ids.numel() > 2 * _NUM_BEST:
         near = scores >= scores.topk(_NUM_BEST).values[-1]
-        if int((mass * near).sum()) >= target:
-            at = near.nonzero()[:, 0]
-            ids, scores, mass = ids[at], scores[at], mass[at]
+        if int((mass * near).sum()) < target:
+            share = torch.tensor([[top_p]], dtype=torch.float64)
+            return _subset(ids, scores, keep_top_p(descending_keys(scores[None]), mass[None], share)[0])
+        at = near.nonzero()[:, 0]
+        ids, scores, mass = ids[at], scores[at], mass[at]
     order = scores.argsort(descending=True, stable=True)  # ascending ids: a tie goes to the lowest
     reached = mass[order].cumsum(0)
     num_kept = int((reached < target).sum()) + 1
