@@ -213,9 +213,9 @@ class PyExecutor:
 
     def _schedule(self) -> ScheduledRequests:
         active = [live.request for live in self._live.values()]
-        slots, kv_cache = self._resources.seq_slots, self._resources.kv_cache
+        kv_cache = self._resources.kv_cache
         admitted = self._schedulers.capacity.schedule(
-            active, kv_cache, max_batch_size=self._engine.get_max_num_sequences(), num_free_slots=slots.num_free
+            active, kv_cache, max_batch_size=self._engine.get_max_num_sequences()
         )
         return self._schedulers.micro_batch.schedule(admitted.fitting, admitted.deferrals, kv_cache.num_free_blocks)
 

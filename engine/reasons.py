@@ -26,7 +26,6 @@ class DeferralReason(enum.StrEnum):
     """Why a live request got no rows, or fewer rows than it could use, in a step."""
 
     NO_FREE_BLOCKS = "NO_FREE_BLOCKS"
-    NO_FREE_SLOTS = "NO_FREE_SLOTS"
     BEHIND_BLOCKED_REQUEST = "BEHIND_BLOCKED_REQUEST"
     TOKEN_BUDGET = "TOKEN_BUDGET"
     REQUEST_BUDGET = "REQUEST_BUDGET"

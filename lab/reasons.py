@@ -208,16 +208,6 @@ _DEFERRALS: Final = (
         section=Section.SCHEDULE_TO_INPUTS,
     ),
     ReasonRow(
-        reason=DeferralReason.NO_FREE_SLOTS,
-        clause=Words("every sequence slot is taken", "所有序列槽位都被占用"),
-        sentence=Words(
-            "Request {request} needs {needed} sequence slot; {available} are free.",
-            "请求 {request} 需要 {needed} 个序列槽位；空闲的有 {available} 个。",
-        ),
-        fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
         reason=DeferralReason.BEHIND_BLOCKED_REQUEST,
         clause=Words("an earlier request is blocked, and nobody overtakes", "更早的请求被阻塞，不允许超越"),
         sentence=Words(

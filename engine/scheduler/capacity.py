@@ -25,8 +25,8 @@ class CapacityDecision:
     """Who may run, who was thrown out, who waits and why.
 
     Order: fitting holds the requests that already own blocks first, then newcomers, each in arrival order.
-    Units of a deferral's numbers: blocks, except slots for NO_FREE_SLOTS and requests for REQUEST_BUDGET and
-    WAITS_FOR_BATCH. BEHIND_BLOCKED_REQUEST carries the request's own need, which may well be available.
+    Units of a deferral's numbers: blocks, except requests for REQUEST_BUDGET and WAITS_FOR_BATCH.
+    BEHIND_BLOCKED_REQUEST carries the request's own need, which may well be available.
     """
 
     fitting: tuple[LlmRequest, ...]
@@ -58,7 +58,6 @@ class CapacityScheduler:
         kv: KVCacheManager,
         *,
         max_batch_size: int,
-        num_free_slots: int,
     ) -> CapacityDecision:
         """Decide over ``active``, which is in arrival order. A request that owns blocks also owns a slot."""
         running: list[LlmRequest] = []
@@ -80,12 +79,11 @@ class CapacityScheduler:
         num_free_places = max_batch_size - len(running)
         for index, request in enumerate(waiting):
             needed = blocks_to_completion(request, kv)
-            lack = _first_lack(needed, num_free_blocks, num_free_slots=num_free_slots, num_free_places=num_free_places)
+            lack = _first_lack(needed, num_free_blocks, num_free_places)
             if lack is not None:
                 deferrals = self._blocked(waiting[index:], lack, kv, num_free_blocks)
                 return CapacityDecision((*running, *waiting[:index]), (), deferrals)
             num_free_blocks -= needed
-            num_free_slots -= 1
             num_free_places -= 1
         return CapacityDecision((*running, *waiting), (), ())
 
@@ -102,9 +100,7 @@ class CapacityScheduler:
         return self._last_deferrals
 
 
-def _first_lack(needed: int, num_free_blocks: int, *, num_free_slots: int, num_free_places: int) -> _Lack | None:
-    if num_free_slots < 1:
-        return DeferralReason.NO_FREE_SLOTS, 1, 0
+def _first_lack(needed: int, num_free_blocks: int, num_free_places: int) -> _Lack | None:
     if num_free_places < 1:
         return DeferralReason.REQUEST_BUDGET, 1, 0
     if needed > num_free_blocks:

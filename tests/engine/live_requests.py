@@ -64,9 +64,8 @@ class World:
         self.finished: list[int] = []
 
     def schedule(self) -> ScheduledRequests:
-        num_free_slots = self.resources.seq_slots.num_free
         decision = self.capacity.schedule(
-            self.active, self.kv, max_batch_size=self.max_batch_size, num_free_slots=num_free_slots
+            self.active, self.kv, max_batch_size=self.max_batch_size
         )
         return self.micro_batch.schedule(decision.fitting, decision.deferrals, self.kv.num_free_blocks)
 

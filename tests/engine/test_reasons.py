@@ -21,10 +21,9 @@ def _prompts(*lengths, max_tokens=4):
 # The smallest world and prompt lengths that meet each reason.
 REACHED_BY = {
     DeferralReason.NO_FREE_BLOCKS: (lambda: World(num_blocks=6), (12, 12)),
-    DeferralReason.NO_FREE_SLOTS: (lambda: World(max_batch_size=2), (4, 4, 4)),
     DeferralReason.BEHIND_BLOCKED_REQUEST: (lambda: World(max_batch_size=1), (4, 4, 4)),
     DeferralReason.TOKEN_BUDGET: (lambda: World(max_num_tokens=16), (16, 4)),
-    DeferralReason.REQUEST_BUDGET: (lambda: World(max_batch_size=2, num_slots=3), (4, 4, 4)),
+    DeferralReason.REQUEST_BUDGET: (lambda: World(max_batch_size=2), (4, 4, 4)),
     DeferralReason.CHUNK_TRUNCATED: (lambda: World(max_num_tokens=16), (20,)),
     DeferralReason.WAITS_FOR_BATCH: (lambda: World(max_batch_size=2, policy="static_batch"), (4, 4, 4)),
 }

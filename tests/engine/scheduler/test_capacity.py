@@ -9,7 +9,7 @@ from engine.scheduled import Deferral
 from engine.scheduler.capacity import CapacityScheduler, blocks_to_completion
 from tests.engine.live_requests import World, reasons, running, waiting
 
-BLOCKS, SLOTS = DeferralReason.NO_FREE_BLOCKS, DeferralReason.NO_FREE_SLOTS
+BLOCKS, PLACES = DeferralReason.NO_FREE_BLOCKS, DeferralReason.REQUEST_BUDGET
 BEHIND, WAITS = DeferralReason.BEHIND_BLOCKED_REQUEST, DeferralReason.WAITS_FOR_BATCH
 
 
@@ -21,8 +21,8 @@ def pool(num_blocks=10, *owned):
     return kv
 
 
-def decide(active, kv, *, policy="guaranteed_no_evict", max_batch_size=8, num_free_slots=8):
-    return CapacityScheduler(policy).schedule(active, kv, max_batch_size=max_batch_size, num_free_slots=num_free_slots)
+def decide(active, kv, *, policy="guaranteed_no_evict", max_batch_size=8):
+    return CapacityScheduler(policy).schedule(active, kv, max_batch_size=max_batch_size)
 
 
 @pytest.mark.parametrize(
@@ -77,28 +77,21 @@ def test_nobody_overtakes_the_first_request_that_does_not_fit():
     assert decision.deferrals == (Deferral(1, BLOCKS, 10, 6), Deferral(2, BEHIND, 1, 6), Deferral(3, BEHIND, 3, 6))
 
 
-def test_each_newcomer_needs_a_slot():
-    decision = decide([waiting(1), waiting(2), waiting(3)], pool(100), num_free_slots=1)
-    assert [r.request_id for r in decision.fitting] == [1]
-    assert decision.deferrals[0] == Deferral(2, SLOTS, needed=1, available=0)
-    assert reasons(decision.deferrals) == {2: SLOTS, 3: BEHIND}
-
-
-def test_spare_slots_let_no_more_requests_in_than_a_batch_holds():
+def test_a_full_batch_lets_nobody_in():
     kv = pool(100, (1, 20), (2, 20))
-    decision = decide([running(1), running(2), waiting(3)], kv, max_batch_size=2, num_free_slots=1)
-    assert decision.deferrals == (Deferral(3, DeferralReason.REQUEST_BUDGET, needed=1, available=0),)
+    decision = decide([running(1), running(2), waiting(3)], kv, max_batch_size=2)
+    assert decision.deferrals == (Deferral(3, PLACES, needed=1, available=0),)
 
 
 def test_every_newcomer_counts_against_the_batch():
-    decision = decide([waiting(1), waiting(2), waiting(3)], pool(100), max_batch_size=2, num_free_slots=9)
+    decision = decide([waiting(1), waiting(2), waiting(3), waiting(4)], pool(100), max_batch_size=2)
     assert [r.request_id for r in decision.fitting] == [1, 2]
-    assert reasons(decision.deferrals) == {3: DeferralReason.REQUEST_BUDGET}
+    assert reasons(decision.deferrals) == {3: PLACES, 4: BEHIND}
 
 
-def test_a_running_request_needs_no_second_slot():
+def test_a_started_prompt_has_its_place_already():
     kv = pool(100, (1, 20), (2, 8))
-    decision = decide([running(1), waiting(2, position=8)], kv, num_free_slots=0)
+    decision = decide([running(1), waiting(2, position=8)], kv, max_batch_size=2)
     assert [r.request_id for r in decision.fitting] == [1, 2]
 
 
@@ -129,17 +122,17 @@ def test_the_deferrals_of_a_blocked_queue_follow_every_change():
     scheduler, kv = CapacityScheduler(), pool(6)
     queue = [waiting(1, prompt_len=30), waiting(2, prompt_len=4, max_tokens=1)]
 
-    def deferrals(active, slots=1):
-        return scheduler.schedule(active, kv, max_batch_size=8, num_free_slots=slots).deferrals
+    def deferrals(active, places=1):
+        return scheduler.schedule(active, kv, max_batch_size=places).deferrals
 
     first = deferrals(queue)
     assert deferrals(list(queue)) is first
     assert deferrals([*queue, waiting(3)])[2].request_id == 3
     assert deferrals(queue[:1]) == first[:1]
     assert reasons(deferrals(queue)) == {1: BLOCKS, 2: BEHIND}
-    assert deferrals(queue, slots=0) == (Deferral(1, SLOTS, 1, 0), Deferral(2, BEHIND, 1, 6))
+    assert deferrals(queue, places=0) == (Deferral(1, PLACES, 1, 0), Deferral(2, BEHIND, 1, 6))
     kv.reserve(9, 4)
-    assert deferrals(queue, slots=0) == (Deferral(1, SLOTS, 1, 0), Deferral(2, BEHIND, 1, 5))
+    assert deferrals(queue, places=0) == (Deferral(1, PLACES, 1, 0), Deferral(2, BEHIND, 1, 5))
     assert deferrals(queue) == (Deferral(1, BLOCKS, 10, 5), Deferral(2, BEHIND, 1, 5))
 
 
@@ -148,21 +141,21 @@ lengths = st.tuples(st.integers(1, 30), st.integers(1, 12))
 
 @settings(deadline=None)
 @given(st.lists(lengths, max_size=8), st.integers(1, 30), st.integers(0, 6), st.booleans())
-def test_more_blocks_or_slots_never_admit_less(requests, num_blocks, slots, static):
+def test_more_blocks_or_places_never_admit_less(requests, num_blocks, places, static):
     policy = "static_batch" if static else "guaranteed_no_evict"
     active = [waiting(i, prompt_len=prompt, max_tokens=new) for i, (prompt, new) in enumerate(requests)]
-    decision = decide(active, pool(num_blocks), policy=policy, num_free_slots=slots)
+    decision = decide(active, pool(num_blocks), policy=policy, max_batch_size=places)
     admitted = decision.fitting
     assert admitted == tuple(active[: len(admitted)])
-    assert len(admitted) <= slots
+    assert len(admitted) <= places
     assert sum(blocks_to_completion(r, pool(num_blocks)) for r in admitted) <= num_blocks
     assert [d.request_id for d in decision.deferrals] == [r.request_id for r in active[len(admitted) :]]
     if decision.deferrals:
         assert decision.deferrals[0].needed > decision.deferrals[0].available
-    more_blocks = decide(active, pool(num_blocks + 1), policy=policy, num_free_slots=slots)
-    more_slots = decide(active, pool(num_blocks), policy=policy, num_free_slots=slots + 1)
+    more_blocks = decide(active, pool(num_blocks + 1), policy=policy, max_batch_size=places)
+    more_places = decide(active, pool(num_blocks), policy=policy, max_batch_size=places + 1)
     assert len(more_blocks.fitting) >= len(admitted)
-    assert len(more_slots.fitting) >= len(admitted)
+    assert len(more_places.fitting) >= len(admitted)
 
 
 @settings(deadline=None, max_examples=60)
