@@ -30,6 +30,13 @@ def add_parser(commands: Any) -> None:
     gpu.add_argument("--rounds", type=int, default=3, help="the best round of each counts (%(default)s)")
     gpu.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     gpu.set_defaults(run=run_gpu)
+    watch = targets.add_parser("watch", help="what watching costs: no probe, and a light recorder")
+    watch.add_argument("--model", default="tiny", help="a name, a .gguf file or a folder (%(default)s)")
+    watch.add_argument("--batch", type=int, default=8, metavar="N", help="batch size (%(default)s)")
+    watch.add_argument("--steps", type=int, default=50, help="steps of a block (%(default)s)")
+    watch.add_argument("--rounds", type=int, default=20, help="blocks of each engine, in turns (%(default)s)")
+    watch.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    watch.set_defaults(run=run_watch)
 
 
 def run_cpu(arguments: argparse.Namespace) -> int:
@@ -56,6 +63,18 @@ def run_gpu(arguments: argparse.Namespace) -> int:
         batches=tuple(arguments.batches),
         new_tokens=arguments.new_tokens,
         rounds=arguments.rounds,
+    )
+    rows = measure(settings)
+    print(json.dumps(rows, indent=2) if arguments.json else table(rows))
+    return 0
+
+
+def run_watch(arguments: argparse.Namespace) -> int:
+    """Print the step time without probe sites, without a probe, and with a light recorder."""
+    from lab.bench.watch import WatchBench, measure
+
+    settings = WatchBench(
+        model=arguments.model, batch=arguments.batch, steps=arguments.steps, rounds=arguments.rounds
     )
     rows = measure(settings)
     print(json.dumps(rows, indent=2) if arguments.json else table(rows))
