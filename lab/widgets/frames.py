@@ -16,6 +16,7 @@ Does not: choose sentences (``narration.py``), hold words, or touch a widget.
 Source: columnar traces shipped once; stepping in the browser costs 2 ms where a kernel round trip costs 73.
 """
 
+import itertools
 import json
 import math
 import re
@@ -73,14 +74,13 @@ def _batch_of(key: str) -> int | None:
 
 
 def _num_blocks(trace: Trace) -> int:
-    """Return the size of the pool: as configured, or what the first step says about it."""
-    configured = trace.header.config.get("kv_cache", {}).get("num_blocks")
-    if configured or not len(trace.steps):
-        return int(configured or 0)
+    """Return the size of the pool as the first step shows it: free, held by the step, and the padding dummy's."""
+    if not len(trace.steps):
+        return 0
     first = trace.steps[0]
-    held = {block for table in first.metadata.block_tables for block in table}
+    held = {block for blocks in first.metadata.block_tables for block in blocks}
     num_dummy_blocks = 1 if trace.header.buckets and not first.path.num_padding else 0
-    return first.reservation.num_free_blocks + len(held) + num_dummy_blocks
+    return max(first.reservation.num_free_blocks + len(held) + num_dummy_blocks, max(held, default=-1) + 1)
 
 
 class FrameEncoder:
@@ -196,7 +196,9 @@ def _request(request: RequestRecord, *, was_cut: bool) -> Json:
 def _schedule(step: StepSnapshot) -> Json:
     schedule, budget = step.schedule, step.schedule.budget
     return {
-        "spans": [[s.request_id, ROW_KINDS.index(s.kind), s.start, s.num_rows, s.num_logit_rows] for s in schedule.spans],
+        "spans": [
+            [s.request_id, ROW_KINDS.index(s.kind), s.start, s.num_rows, s.num_logit_rows] for s in schedule.spans
+        ],
         "paused": list(schedule.paused),
         "def": [[d.request_id, d.reason, d.needed, d.available] for d in schedule.deferrals],
         "bud": [
@@ -221,7 +223,7 @@ def _row_groups(rows: RowsView) -> list[list[Any]]:
         & (np.diff(rows.positions) == 1)
     )
     starts = [0, *(np.flatnonzero(~follows) + 1).tolist(), rows.num_rows]
-    return [_group(rows, start, end) for start, end in zip(starts, starts[1:], strict=False)]
+    return [_group(rows, start, end) for start, end in itertools.pairwise(starts)]
 
 
 def _group(rows: RowsView, start: int, end: int) -> list[Any]:

@@ -31,16 +31,13 @@ def is_steady(step: StepSnapshot) -> bool:
 def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, Any]:
     """Return the numbers that a reason's sentence may quote."""
     failed = next((line for line in step.path.conditions if line.passed is False), None)
-    contexts = [span for span in step.schedule.spans if span.kind == "C"]
     return {
-        "n": step.path.num_requests,
+        "requests": step.path.num_requests,
         "bucket": step.path.bucket,
         "largest": buckets[-1] if buckets else 0,
-        "needed": failed.needed if failed else "",
-        "got": failed.got if failed else "",
-        "contexts": len(contexts),
-        "tokens": sum(span.num_rows for span in contexts),
-        "budget": step.schedule.budget.max_num_tokens,
+        "contexts": sum(span.kind == "C" for span in step.schedule.spans),
+        "mode": failed.needed.split()[0] if failed and failed.needed else "",
+        "captured": failed.got if failed else "",
     }
 
 
@@ -120,7 +117,5 @@ def _against(step: StepSnapshot, previous: StepSnapshot) -> list[Said]:
     if held:
         changed.append(("chg.deferred", {"who": names(held)}))
     addresses = {view.name: view.address for view in previous.buffers if view.layer == "persistent"}
-    for view in step.buffers:
-        if view.layer == "persistent" and addresses.get(view.name, view.address) != view.address:
-            changed.append(("chg.address", {"buffer": view.name}))
-    return changed
+    moved = [v.name for v in step.buffers if v.layer == "persistent" and addresses.get(v.name, v.address) != v.address]
+    return changed + [("chg.address", {"buffer": name}) for name in moved]

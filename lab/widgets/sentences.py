@@ -1,14 +1,12 @@
-"""The stepper's sentences in English and Chinese, by id; the second half of the string table.
+"""What the stepper says about a step and its stages, in English and Chinese, by id.
 
-Facts that a learner meets in several places (what a stage does, what a mark means, why a step ran as it did) are
-worded once, here. ``strings.py`` joins this with the labels and puts arguments in.
+Part of the one string table: what a stage does, the sentence of a step, what changed, what each panel leads with.
+``strings.py`` joins the parts and puts arguments in.
 
 Does not: choose what to say, or hold logic.
 """
 
 from typing import Final
-
-from lab.widgets.reason_words import REASON_WORDS
 
 _STAGES: Final[dict[str, tuple[str, str]]] = {
     "stage.0.what": (
@@ -125,9 +123,8 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "{n} 个请求恰好装满大小为 {bucket} 的桶：没有填充，没有浪费。",
     ),
     "pad.say_padded": (
-        "{n} {n|request goes|requests go} into bucket {bucket} with {dummies} {dummies|dummy|dummies}: "
-        "{waste} % of the rows are waste.",
-        "{n} 个请求加 {dummies} 个填充请求进入大小为 {bucket} 的桶：{waste} % 的行是浪费。",
+        "{n} {n|request goes|requests go} into bucket {bucket} with {dummies} {dummies|dummy|dummies}: {waste} % waste.",
+        "{n} 个请求加 {dummies} 个填充请求进入大小为 {bucket} 的桶：浪费 {waste} %。",
     ),
     "pad.promoted": (
         "Promoted: {who} has one prompt token left, so it runs as a decode row.",
@@ -144,7 +141,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "pad.captured": ("{n} captured, +{bytes}", "已捕获 {n} 个，+{bytes}"),
     "pad.captured_free": ("{n} captured, in the same memory", "已捕获 {n} 个，共用同一内存"),
     "pad.no_graph": ("not captured", "未捕获"),
-    "path.graph_why": ("Every condition holds; {check} facts are compared again before the replay.", "所有条件都满足；重放前还会再比较 {check} 项。"),
+    "path.graph_why": (
+        "Every condition holds; {check} facts are compared again before the replay.",
+        "所有条件都满足；重放前还会再比较 {check} 项。",
+    ),
     "path.smallest": ("Smallest change: {fix}", "最小的改动：{fix}"),
     "rows.full": (
         "{n} {n|row|rows}, packed by the host: {c} context, {g} generation, {p} padding.",
@@ -173,7 +173,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     ),
     "run.host": ("{us} of host time", "主机时间 {us}"),
     "run.say.eager": ("{n} {n|row|rows}, launched one operation after another.", "{n} 行，逐个算子启动。"),
-    "run.say.replay": ("One launch replays everything that was captured for {key}.", "一次启动重放为 {key} 捕获的全部操作。"),
+    "run.say.replay": (
+        "One launch replays everything that was captured for {key}.",
+        "一次启动重放为 {key} 捕获的全部操作。",
+    ),
     "run.say.capture": ("The operations were recorded for {key}, then replayed.", "为 {key} 录制操作，然后重放。"),
     "run.no_check": ("Nothing to compare: only a replay depends on old addresses.", "无需比较：只有重放依赖旧地址。"),
     "run.pool": ("All graphs share one memory pool of {bytes}.", "所有图共用一个 {bytes} 的内存池。"),
@@ -198,111 +201,4 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "com.freed_one": ("{who} its slot and {n} {n|block|blocks}", "{who} 的槽位和 {n} 个块"),
 }
 
-_VIEWS: Final[dict[str, tuple[str, str]]] = {
-    "layer.persistent.what": (
-        "Allocated once, live as long as the process; every step writes into the same places.",
-        "只分配一次，与进程同寿；每步都写在同样的位置。",
-    ),
-    "layer.static.what": (
-        "Prefixes cut for each graph key: their addresses are baked into the graph, so a replay reads exactly these.",
-        "为每个图键切出的前缀：地址固化在图里，重放读的正是它们。",
-    ),
-    "layer.metadata.what": (
-        "Owned by one metadata object for each key; rewritten in place by prepare(), before the graph runs.",
-        "属于每个键各自的元数据对象；由 prepare() 在图运行前原地改写。",
-    ),
-    "layer.none": ("Not recorded apart for this step.", "本步没有单独记录。"),
-    "buf.facts": ("{dtype}[{capacity}] at {address}, read: {live}", "{dtype}[{capacity}]，地址 {address}，读取：{live}"),
-    "buf.legend.live": ("written in this step", "本步写入"),
-    "buf.legend.kept": ("read, written earlier", "读取，更早写入"),
-    "buf.legend.stale": ("left over from n steps ago, not read", "n 步之前的残留，不读取"),
-    "buf.legend.spare": ("written, not read", "写入但不读取"),
-    "buf.legend.empty": ("never written", "从未写入"),
-    "buf.marks": (
-        "↓ host copy · ⇄ device gather · +1 in place · 0 zero fill · ⇒ device copy · −n steps ago · w warm-up · bar: end",
-        "↓ 主机拷贝 · ⇄ 设备收集 · +1 原地 · 0 清零 · ⇒ 设备拷贝 · −n 步之前 · 预 预热 · 竖线：读取终点",
-    ),
-    "buf.warm": ("w", "预"),
-    "buf.before": ("(before the first)", "（第一步之前）"),
-    "buf.wrote": ("{mark} {writer}: {n} {n|row|rows}", "{mark} {writer}：{n} 行"),
-    "buf.untouched": ("not written in this step", "本步没有写入"),
-    "buf.hidden": ("+ {n} more written rows, in {runs} {runs|run|runs}", "+ 另有 {n} 个写过的行，分为 {runs} 段"),
-    "buf.aria": ("{name}: {live} rows read, {known} rows ever written", "{name}：读取 {live} 行，曾写入 {known} 行"),
-    "buf.cell.live": ("row {row}: {writer} in this step", "第 {row} 行：本步由{writer}写入"),
-    "buf.cell.kept": ("row {row}: {writer} in step {step}, still valid", "第 {row} 行：第 {step} 步由{writer}写入，仍有效"),
-    "buf.cell.stale": (
-        "row {row}: left by {writer} in step {step}, {age} {age|step|steps} ago; not read",
-        "第 {row} 行：{age} 步之前（第 {step} 步）由{writer}留下；不读取",
-    ),
-    "buf.cell.spare": ("row {row}: {writer} in this step, not read", "第 {row} 行：本步由{writer}写入，不读取"),
-    "buf.cell.empty": ("row {row}: never written", "第 {row} 行：从未写入"),
-    "buf.cell.unwritten": ("row {row}: read but never written", "第 {row} 行：被读取但从未写入"),
-    "side.eager": ("{n} {n|request|requests}, unpadded", "{n} 个请求，不填充"),
-    "side.graph": ("{n} of {bucket} seats used, {waste} % waste", "{bucket} 个座位用了 {n} 个，浪费 {waste} %"),
-    "side.hint": (
-        "Choose a request here or click one of its rows: it stays marked through all stages and steps.",
-        "在这里选择一个请求，或点击它的某一行：它在所有阶段和步骤中都会被标出。",
-    ),
-    "j.sch_context": ("{n} prompt {n|token|tokens} from position {start}", "从位置 {start} 起的 {n} 个提示词元"),
-    "j.sch_generation": ("1 decode row at position {start}", "1 个解码行，位置 {start}"),
-    "j.deferred": ("held back: {reason} ({needed} needed, {available} available)", "被推迟：{reason}（需要 {needed}，可用 {available}）"),
-    "j.absent": ("not in this step", "不在本步中"),
-    "j.res_added": ("+{n} {n|block|blocks}: {blocks}", "+{n} 块：{blocks}"),
-    "j.res_none": ("no new block, {n} held", "没有新块，持有 {n}"),
-    "j.promoted": ("promoted to a decode row", "提升为解码行"),
-    "j.pad": ("a seat in bucket {bucket}", "大小为 {bucket} 的桶中的一个座位"),
-    "j.pad_eager": ("no padding", "不填充"),
-    "j.graph": ("graph found", "找到图"),
-    "j.eager": ("eager: {reason}", "eager：{reason}"),
-    "j.rows": ("row {rows}: {source}", "第 {rows} 行：{source}"),
-    "j.position": ("position {from} written", "写入位置 {from}"),
-    "j.positions": ("positions {from} to {to} written", "写入位置 {from} 至 {to}"),
-    "j.meta": ("q {q}, cached {cached}, kv {kv}", "q {q}，已缓存 {cached}，kv {kv}"),
-    "j.run": ("{path}", "{path}"),
-    "j.sampled": ("“{token}”", "“{token}”"),
-    "j.no_sample": ("no sample: prompt unfinished", "不采样：提示未完成"),
-    "j.unknown_token": ("sampled", "已采样"),
-    "predict.say": ("Step {step} is about to run {n} {n|request|requests}.", "第 {step} 步即将运行 {n} 个请求。"),
-    "predict.first": ("Predict first.", "请先预测。"),
-    "predict.locked": ("Hidden until you have chosen: look at Schedule, then predict above.", "选择之后才显示：先看“调度”，再在上方预测。"),
-    "predict.start": ("Predict mode: go to the next step; its path stays hidden until you choose.", "预测模式：前往下一步；选择之前路径保持隐藏。"),
-    "predict.ask": (
-        "Step {step}: {n} {n|request|requests}, {contexts} of them {contexts|a context|contexts}, {rows} {rows|row|rows}. How will it run?",
-        "第 {step} 步：{n} 个请求，其中 {contexts} 个是上下文，共 {rows} 行。它会怎样运行？",
-    ),
-    "predict.asked": ("Step {step}, predicted:", "第 {step} 步，已预测："),
-    "predict.options": ("Your prediction", "你的预测"),
-    "predict.bucket": ("graph for {bucket}", "大小为 {bucket} 的图"),
-    "predict.right": ("Right: {truth}. {why}", "正确：{truth}。{why}"),
-    "predict.wrong": ("You said {mine}; it was {truth}. {why}", "你选的是{mine}；实际是{truth}。{why}"),
-    "predict.fits": ("{bucket} is the smallest bucket that holds {n}.", "{bucket} 是容得下 {n} 的最小的桶。"),
-    "predict.score": ("{right} of {n} right", "{n} 次中对 {right} 次"),
-    "warm.say": ("{n} {n|graph|graphs}, {bytes}, {seconds} s in all.", "{n} 个图，{bytes}，共 {seconds} 秒。"),
-    "warm.say_simulated": (
-        "{n} {n|graph|graphs}, {bytes}, {seconds} s in all; simulated by the CPU tape.",
-        "{n} 个图，{bytes}，共 {seconds} 秒；由 CPU 磁带模拟。",
-    ),
-    "help.colours": (
-        "C dotted: context. E diagonal: extend. G plain: generation. P hatched: padding. The letter always says it too.",
-        "C 点：上下文。E 斜线：扩展。G 纯色：解码。P 网格：填充。字母总是同时标出。",
-    ),
-    "help.stale": ("Dashed with −n: left over from n steps ago; no step may read it.", "虚线与 −n：n 步之前的残留；任何一步都不应读取。"),
-    "help.changed": ("Δ marks what changed since the step before.", "Δ 标出与上一步相比的变化。"),
-    "help.follow": ("A followed request has a bar at its left in every view.", "被跟踪的请求在每个视图左侧都有一条标记。"),
-    "help.time": ("Times are host time between two stages of the engine.", "时间是引擎两个阶段之间的主机时间。"),
-    "help.simulated": ("~ simulated: the CPU tape stands for the graph; read contents and addresses, not speed.", "~ 模拟：CPU 磁带代替图；看内容和地址，不看速度。"),
-    "live.gone": ("the run is over: no request is left", "运行已结束：没有剩余请求"),
-}
-
-_CONDITIONS: Final[dict[str, tuple[str, str]]] = {
-    "cond.GRAPHS_DISABLED": ("graphs are enabled", "已启用图"),
-    "cond.WARMUP": ("not a warm-up step", "不是预热步"),
-    "cond.HAS_CONTEXT_UNPROMOTED": ("no context left in the batch", "批次中没有上下文"),
-    "cond.ABOVE_LARGEST_BUCKET": ("the batch fits the largest bucket", "批次不超过最大的桶"),
-    "cond.NO_EXACT_BUCKET_PADDING_OFF": ("an exact bucket, or padding is on", "恰好的桶，或允许填充"),
-    "cond.NO_DUMMY_SLOT": ("a dummy is there to fill the bucket", "有可用的填充请求"),
-    "cond.SAMPLER_MODE_NOT_CAPTURED": ("this sampler has a captured graph", "该采样方式已捕获"),
-    "cond.CAPTURE_NOT_ALLOWED_NOW": ("capturing is allowed now", "现在允许捕获"),
-}
-
-SENTENCES: Final[dict[str, tuple[str, str]]] = {**_STAGES, **_STEP, **_VIEWS, **_CONDITIONS, **REASON_WORDS}
+SENTENCES: Final[dict[str, tuple[str, str]]] = {**_STAGES, **_STEP}

@@ -42,9 +42,7 @@ STAGE_LINKS: Final = (
         "padding dummy, bucket",
         "填充请求（假请求）、桶",
     ),
-    StageLink(
-        "engine/cuda_graphs/select.py", "select_graph", "一次前向的执行编排:先选图", "graph key", "图键"
-    ),
+    StageLink("engine/cuda_graphs/select.py", "select_graph", "一次前向的执行编排:先选图", "graph key", "图键"),
     StageLink("engine/inputs/pack.py", "pack", "逐请求打包:预填充、扩展与解码三个世界", "packing", "打包"),
     StageLink(
         "engine/inputs/prepare.py",
@@ -67,9 +65,7 @@ STAGE_LINKS: Final = (
         "capture, replay, eager",
         "捕获、重放、eager",
     ),
-    StageLink(
-        "engine/py_executor.py", "PyExecutor._read_samples", "第二步:解析上一步的采样结果", "sample", "采样结果"
-    ),
+    StageLink("engine/py_executor.py", "PyExecutor._read_samples", "第二步:解析上一步的采样结果", "sample", "采样结果"),
     StageLink("engine/py_executor.py", "PyExecutor._commit", "系列进度与本篇定位", "commit", "提交"),
 )
 

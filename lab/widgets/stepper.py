@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import anywidget
 import traitlets
@@ -61,11 +61,16 @@ class LiveSession(Protocol):
         ...
 
 
+def read_part(name: str) -> str:
+    """Return one JavaScript file as it is written."""
+    return (_FOLDER / f"{name}.js").read_text(encoding="utf-8")
+
+
 def join_esm() -> str:
     """Join the parts to one module; comment lines and indentation stay behind, they are for the reader of the files."""
     lines: list[str] = []
     for part in _ESM_PARTS:
-        for line in (_FOLDER / f"{part}.js").read_text(encoding="utf-8").splitlines():
+        for line in read_part(part).splitlines():
             code = line.strip()
             if code and not code.startswith("//"):
                 lines.append(code)
@@ -77,7 +82,7 @@ def read_css() -> str:
     return (_FOLDER / "stepper.css").read_text(encoding="utf-8")
 
 
-def _stage_index(stage: str | int | None) -> int:
+def stage_index(stage: str | int | None) -> int:
     """Return a stage by number, engine name or label. Raises: ConfigError."""
     if stage is None:
         return 0
@@ -90,7 +95,7 @@ def _stage_index(stage: str | int | None) -> int:
     return number
 
 
-def _step_index(step: int | None, num_steps: int) -> int:
+def step_index(step: int | None, num_steps: int) -> int:
     """Return a step as an index into the trace; negative counts from the end. Raises: ConfigError."""
     index = 0 if step is None else step
     if num_steps and not -num_steps <= index < num_steps:
@@ -139,8 +144,8 @@ class Stepper(anywidget.AnyWidget):
         super().__init__(
             trace=deflate(encoder.part()),
             words={language: table(language) for language in LANGUAGES},
-            step=_step_index(step, len(encoder.frames)),
-            stage=_stage_index(stage),
+            step=step_index(step, len(encoder.frames)),
+            stage=stage_index(stage),
             lang=lang,
             is_live=session is not None,
             finished=session is not None and session.is_finished,
@@ -167,10 +172,10 @@ class Stepper(anywidget.AnyWidget):
     def sentence(self, index: int | None = None) -> str:
         """Return what the stepper says about a step, in its language."""
         said = self._encoder.frames[self.step if index is None else index]["say"]
-        return " ".join(translate(name, arguments, cast("str", self.lang)) for name, arguments in said)
+        return " ".join(translate(name, arguments, self.lang) for name, arguments in said)
 
     def _handle_custom_msg(self, content: Mapping[str, Any], buffers: object) -> None:
-        """Answer a view: ``run`` the next step, or ``sync`` the frames it lacks. Overridden: ipywidgets swallows errors."""
+        """Answer a view: ``run`` the next step, or ``sync`` the frames it lacks; ipywidgets would swallow an error."""
         with self._alerting(content):
             kind, have = content.get("type"), int(content.get("have", -1))
             if kind not in ("run", "sync"):

@@ -2,7 +2,8 @@
 
 A sentence travels as ``(id, arguments)``; ``translate`` puts it into words here, and the browser does the same with
 the same table. ``{name}`` inserts an argument, ``{n|one|many}`` chooses by number, and an argument that is itself an
-``(id, arguments)`` pair is translated first. Labels are in this file; sentences are in ``sentences.py``.
+``(id, arguments)`` pair is translated first. Labels are in this file; what is
+said in sentences is in ``sentences.py`` and ``hints.py``, and of reasons in ``reason_words.py``.
 
 Does not: choose what to say (``frames.py``), or hold the reasons' own sentences (``lab/reasons.py``).
 """
@@ -11,13 +12,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lab.widgets.hints import HINTS
+from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.sentences import SENTENCES
 
 LANGUAGES: Final = ("en", "zh")
 
 _LABELS: Final[dict[str, tuple[str, str]]] = {
     "root.name": ("Step viewer", "逐步查看器"),
-    "empty": ("No steps yet.", "还没有任何步骤。"),
+    "root.empty": ("No steps yet.", "还没有任何步骤。"),
     # bar
     "bar.step": ("Step {step}", "第 {step} 步"),
     "bar.of": ("of {last}", "/ {last}"),
@@ -47,7 +50,10 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "legend.followed": ("the followed request", "所跟踪的请求"),
     "warm.chip": ("Warm-up {n} {n|graph|graphs}", "预热 {n} 个图"),
     "warm.title": ("Warm-up: captured before step 0", "预热：在第 0 步之前捕获"),
-    "warm.none": ("No graph was captured: every step of this run is eager.", "没有捕获任何图：本次运行每步都是 eager。"),
+    "warm.none": (
+        "No graph was captured: every step of this run is eager.",
+        "没有捕获任何图：本次运行每步都是 eager。",
+    ),
     "rail.name": ("Stages of the step", "本步的阶段"),
     "rail.total": ("host time {us}", "主机时间 {us}"),
     # stages
@@ -205,7 +211,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "key.escape": ("close, stop following, leave the viewer", "关闭、停止跟踪、离开查看器"),
 }
 
-STRINGS: Final[Mapping[str, tuple[str, str]]] = {**_LABELS, **SENTENCES}
+STRINGS: Final[Mapping[str, tuple[str, str]]] = {**_LABELS, **SENTENCES, **HINTS, **REASON_WORDS}
 _SLOT: Final = re.compile(r"\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}")
 
 

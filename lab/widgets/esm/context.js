@@ -15,7 +15,8 @@ class Context {
     this.seq = 0;
     this.localAlert = "";
     this.saveTimer = 0;
-    this.repaint = () => {};
+    this.repaint = () => {}; // main.js puts the real ones in
+    this.focusHelp = () => {};
     this.t = makeTranslator(() => this.model.get("words")[this.language] || {});
     this.act = this.actions();
   }
@@ -76,6 +77,10 @@ class Context {
     return frame.path.key === null ? "eager" : String(frame.path.bucket);
   }
 
+  has(id) {
+    return (this.model.get("words")[this.language] || {})[id] !== undefined;
+  }
+
   tokenText(token) {
     if (token === undefined || token === null) return "";
     if (token < 0) return this.t("token.on_device");
@@ -86,7 +91,7 @@ class Context {
   reasonArgs(frame) {
     const failed = frame.path.cond.find((line) => line[1] === 0) || ["", 0, "", ""];
     const { buckets } = this.store.header;
-    return { n: frame.path.n, bucket: frame.path.bucket === null ? "–" : frame.path.bucket, largest: buckets.length ? buckets[buckets.length - 1] : 0, needed: failed[2], got: failed[3], contexts: frame.sch.spans.filter((span) => span[1] === 0).length, tokens: frame.ctx, budget: frame.sch.bud[1] };
+    return { requests: frame.path.n, bucket: frame.path.bucket === null ? "–" : frame.path.bucket, largest: buckets.length ? buckets[buckets.length - 1] : 0, mode: failed[2].split(" ")[0], captured: failed[3], contexts: frame.sch.spans.filter((span) => span[1] === 0).length };
   }
 
   touches(frame, stage) {
@@ -147,6 +152,12 @@ class Context {
     this.repaint();
   }
 
+  setOpen(name, isOpen) {
+    this.open[name] = isOpen;
+    if (name === "help") this.focusHelp(isOpen);
+    this.repaint();
+  }
+
   actions() {
     const go = (at) => this.set({ step: this.store.clamp(at) });
     return {
@@ -160,10 +171,7 @@ class Context {
       live: () => this.askForStep(),
       toggle: (name) => {
         if (name === "predict") this.set(this.predicting ? { predict_from: -1, answers: {} } : { predict_from: this.at, answers: {} });
-        else {
-          this.open[name] = !this.open[name];
-          this.repaint();
-        }
+        else this.setOpen(name, !this.open[name]);
       },
     };
   }

@@ -29,8 +29,8 @@ function barPart(cx) {
   return {
     root,
     paint(frame) {
-      setText(step, cx.t("bar.step", { step: frame.s }));
-      setText(total, cx.t("bar.of", { last: cx.store.frames[cx.store.length - 1].s }));
+      setText(step, frame ? cx.t("bar.step", { step: frame.s }) : "–"); // a live session may have no step yet
+      setText(total, frame ? cx.t("bar.of", { last: cx.lastStep() }) : "");
       setText(model, `${cx.store.header.model} · ${cx.store.header.device}`);
       show(simulated, cx.store.header.simulated);
       setAttr(predict, "aria-pressed", String(cx.predicting));
@@ -39,6 +39,7 @@ function barPart(cx) {
       setAttr(language, "lang", cx.language === "en" ? "zh" : "en");
       setAttr(language, "aria-label", cx.language === "en" ? "中文" : "English");
       show(live, cx.isLive);
+      setAttr(live, "title", cx.finished ? cx.t("live.gone") : null);
       setAttr(live, "disabled", cx.isLive && (cx.busy || cx.finished) ? "" : null);
     },
   };

@@ -33,39 +33,44 @@ function panelShell(cx) {
 function build(cx) {
   const parts = { alert: alertPart(cx), bar: barPart(cx), time: timelinePart(cx), say: sentencePart(cx), predict: predictPart(cx), rail: railPart(cx), panel: panelShell(cx), side: sidePart(cx), table: tablePart(cx), out: outputsPart(cx), warmup: warmupPart(cx), help: helpPart(cx) };
   const grid = h("div", { class: "ss-grid" }, parts.rail.root, parts.panel.root, parts.side.root);
-  const root = h("div", { class: "stepscope", tabindex: "0", role: "group", "data-lm-suppress-shortcuts": "true" }, parts.bar.root, parts.alert.root, parts.time.root, parts.warmup.root, parts.say.root, parts.predict.root, grid, parts.table.root, parts.out.root, parts.help.root);
+  const empty = cx.label(h("p", { class: "ss-say" }), "root.empty");
+  const body = h("div", null, parts.time.root, parts.warmup.root, parts.say.root, parts.predict.root, grid, parts.table.root, parts.out.root);
+  const root = h("div", { class: "stepscope", tabindex: "0", role: "group", "data-lm-suppress-shortcuts": "true" }, parts.bar.root, parts.alert.root, empty, body, parts.help.root);
   cx.named(root, "root.name");
-  return { root, grid, parts };
+  return { root, grid, parts, empty, body };
 }
 
 function paintAll(cx, view) {
-  const { root, grid, parts } = view;
-  parts.alert.paint();
-  if (!cx.store.length) {
-    setText(parts.panel.root, cx.t("empty"));
-    return;
-  }
-  const at = cx.at;
-  const frame = cx.store.frames[at];
+  const { root, parts } = view;
   if (view.language !== cx.language) {
     view.language = cx.language;
     setAttr(root, "lang", cx.language === "zh" ? "zh-CN" : "en");
     cx.relabel();
   }
-  for (const name of ["bar", "time", "say", "rail", "side", "out"]) parts[name].paint(frame, at);
+  parts.alert.paint();
+  const at = cx.at;
+  const frame = cx.store.frames[at];
+  parts.bar.paint(frame);
+  show(parts.help.root, cx.open.help);
+  show(view.empty, !frame);
+  show(view.body, Boolean(frame));
+  if (frame) paintStep(cx, view, frame, at);
+  setAttr(root, "data-ready", "1");
+}
+
+function paintStep(cx, view, frame, at) {
+  const { root, grid, parts } = view;
+  for (const name of ["time", "say", "rail", "side", "out"]) parts[name].paint(frame, at);
   show(grid, !cx.open.table);
   show(parts.table.root, cx.open.table);
   (cx.open.table ? parts.table : parts.panel).paint(frame, at);
-  for (const name of ["warmup", "help"]) {
-    show(parts[name].root, cx.open[name]);
-    if (cx.open[name]) parts[name].paint();
-  }
+  show(parts.warmup.root, cx.open.warmup);
+  if (cx.open.warmup) parts.warmup.paint();
   show(parts.predict.root, cx.predicting);
   if (cx.predicting) parts.predict.paint(frame, at);
   for (const node of root.querySelectorAll("[data-r]")) setClass(node, "ss-sel", cx.selected >= 0 && node.dataset.r === String(cx.selected));
   setAttr(root, "data-step", String(frame.s));
   setAttr(root, "data-path", cx.hidden(at) ? "hidden" : frame.run.path);
-  setAttr(root, "data-ready", "1");
 }
 
 function onKey(cx, view, event) {
@@ -91,7 +96,7 @@ function onKey(cx, view, event) {
     Escape: () => escape(cx, event),
   };
   if (onTab) Object.assign(table, { ArrowUp: () => turn(-1), ArrowDown: () => turn(1) });
-  const action = table[event.key];
+  const action = table[event.key] || table[event.key.toLowerCase()];
   if (!action) return;
   event.preventDefault();
   event.stopPropagation();
@@ -100,7 +105,7 @@ function onKey(cx, view, event) {
 
 function escape(cx, event) {
   const open = Object.keys(cx.open).filter((name) => cx.open[name]);
-  for (const name of open) cx.open[name] = false;
+  for (const name of open) cx.setOpen(name, false);
   if (!open.length && cx.selected >= 0) cx.act.select(-1);
   else if (!open.length) event.target.blur(); // gives the keyboard back to the notebook
   cx.repaint();
@@ -133,6 +138,10 @@ async function render({ model, el }) {
         guarded(() => paintAll(cx, view));
       });
     }
+  };
+  cx.focusHelp = (isOpen) => {
+    show(view.parts.help.root, isOpen);
+    (isOpen ? view.parts.help.root : view.root).focus({ preventScroll: true });
   };
   view.root.addEventListener("keydown", (event) => guarded(() => onKey(cx, view, event)));
   view.root.addEventListener("click", (event) => guarded(() => onClick(cx, event)));

@@ -98,7 +98,7 @@ function helpPart(cx) {
   const marks = h("ul", { class: "ss-helplist" }, ["help.colours", "help.stale", "help.changed", "help.follow", "help.time", "help.simulated"].map((id) => cx.label(h("li"), id)));
   const root = h("section", { class: "ss-sheet", role: "dialog", tabindex: "-1" }, sheetHead(cx, "help.title", "help"), h("div", { class: "ss-help" }, keys, marks));
   cx.named(root, "help.title");
-  return { root, paint: () => {} };
+  return { root };
 }
 
 // Predict: the path of the coming step is hidden until a choice was made; answers live in a trait, so they survive.

@@ -78,7 +78,8 @@ function verdictBox(cx) {
   const code = h("code", { class: "ss-reason" });
   const why = h("p");
   const fix = h("p");
-  const root = h("div", { class: "ss-verdict" }, h("div", null, title, " ", code), why, fix);
+  const note = h("p", { class: "ss-note" });
+  const root = h("div", { class: "ss-verdict" }, h("div", null, title, " ", code), why, fix, note);
   return {
     root,
     paint(frame) {
@@ -88,7 +89,9 @@ function verdictBox(cx) {
       setText(code, isGraph ? frame.path.key : frame.path.reason || "–");
       const words = cx.reasonArgs(frame);
       setText(why, isGraph ? cx.t("path.graph_why", { check: frame.run.check ? frame.run.check.length : 0 }) : cx.t("why." + frame.path.reason, words));
-      show(fix, !isGraph && frame.path.reason !== null);
+      show(fix, !isGraph && cx.has("fix." + frame.path.reason));
+      show(note, !isGraph && cx.has("note." + frame.path.reason));
+      setText(note, cx.t("note." + frame.path.reason));
       setText(fix, cx.t("path.smallest", { fix: ["fix." + frame.path.reason, words] }));
     },
   };

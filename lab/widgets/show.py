@@ -1,0 +1,57 @@
+"""show: the one call that puts a trace or a session on the screen, whatever the screen is.
+
+*live* (the default in a notebook) is the widget. *static* leaves a picture, a table and a page that still steps, and no
+widget at all: that is how committed notebooks are built (``LAB_STATIC=1`` chooses it for a whole process).
+
+Does not: record or run anything, or import torch.
+"""
+
+import os
+from typing import Any, Literal, cast
+
+from engine.errors import ConfigError
+from lab.trace import Trace
+from lab.widgets.stepper import LiveSession, Stepper, stage_index, step_index
+
+Profile = Literal["live", "static"]
+
+
+def show(
+    what: Trace | LiveSession,
+    *,
+    step: int | None = None,
+    stage: str | int | None = None,
+    lang: str = "en",
+    profile: Profile | None = None,
+) -> Stepper | None:
+    """Show a trace, or a session that can go on. Returns the widget; None in the static profile.
+
+    step: index into the steps, negative from the end. stage: 0 to 9, an engine stage name or a label.
+    Raises: ConfigError for anything that is not there.
+    """
+    chosen = profile or ("static" if os.environ.get("LAB_STATIC") == "1" else "live")
+    if chosen not in ("live", "static"):
+        message = f"profile must be 'live' or 'static', got {profile!r}"
+        raise ConfigError(message)
+    session = None if isinstance(what, Trace) else what
+    if session is not None and not isinstance(cast("Any", getattr(what, "trace", None)), Trace):
+        message = f"show takes a Trace or a Session, got {type(what).__name__}"
+        raise ConfigError(message)
+    trace = what if isinstance(what, Trace) else what.trace
+    if chosen == "live":
+        return Stepper(trace, session=session, step=step, stage=stage, lang=lang)
+    _show_static(trace, step=step, stage=stage, lang=lang)
+    return None
+
+
+def _show_static(trace: Trace, *, step: int | None, stage: str | int | None, lang: str) -> None:
+    from IPython.display import publish_display_data  # present wherever a notebook is
+
+    from lab.widgets import static  # the pages are made for saved notebooks only
+
+    if not len(trace.steps):
+        message = "a static view needs at least one step; run the session first"
+        raise ConfigError(message)
+    index = step_index(step, len(trace.steps))
+    for bundle in static.outputs(trace, index, stage_index(stage), lang):
+        publish_display_data(bundle)

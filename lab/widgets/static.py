@@ -1,0 +1,176 @@
+"""A stepper without a kernel: a picture, a table and a page that still steps, for saved notebooks and web pages.
+
+Three separate outputs, because a renderer that prefers HTML to a picture would otherwise hide the picture, and one that
+strips scripts would hide the table. The page holds the same module as the widget behind a model of twenty lines and
+asks nothing of the network.
+
+Does not: need a notebook, matplotlib or a browser to be made.
+Source: the measured matrix of which saved output survives where; widget outputs without state survive nowhere.
+"""
+
+import base64
+import html
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lab.snapshot import StepSnapshot
+from lab.trace import Trace
+from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.narration import sentences
+from lab.widgets.stepper import join_esm, read_css, read_part
+from lab.widgets.strings import LANGUAGES, table, translate
+
+MAX_STEPS: Final = 200  # of a page, around the chosen step: a notebook's output stays small
+_WIDTH: Final = 920
+_HEIGHT: Final = 150
+_COLOURS: Final = {"eager": (0, 114, 178), "replay": (0, 158, 115), "capture": (230, 159, 0)}
+_PADDING: Final = (140, 149, 159)
+_PAGE: Final = """<!doctype html><html lang="{lang}"><head><meta charset="utf-8"><title>{title}</title>
+<style>body {{ margin: 0; font-family: system-ui, sans-serif; }}
+[data-jp-theme-light="false"] {{ background: #111; color: #eee; }}
+{css}</style></head><body data-jp-theme-light="{light}"><main id="views"></main><script type="module">
+{esm}
+{fake}
+const state = {state};
+state.trace = new DataView(Uint8Array.from(atob(state.trace), (c) => c.charCodeAt(0)).buffer);
+const model = fakeModel(state);
+const addView = () => {{
+  const el = document.createElement("div");
+  document.getElementById("views").append(el);
+  return stepper.render({{ model, el }});
+}};
+Object.assign(window, {{ model, addView }});
+window.closeFirst = await addView();
+</script></body></html>"""
+
+
+def make_state(trace: Trace, **traits: Any) -> dict[str, Any]:
+    """Return the widget's traits over ``trace`` as plain JSON values; traits replace the defaults."""
+    state: dict[str, Any] = {
+        "trace": base64.b64encode(deflate(FrameEncoder(trace).part())).decode(),
+        "words": {language: table(language) for language in LANGUAGES},
+        "step": 0,
+        "stage": 0,
+        "selected": -1,
+        "lang": "en",
+        "predict_from": -1,
+        "answers": {},
+        "is_live": False,
+        "finished": False,
+        "alert": "",
+    }
+    return {**state, **traits}
+
+
+def make_page(trace: Trace, *, dark: bool = False, **traits: Any) -> str:
+    """Return a whole page that steps through ``trace`` by itself."""
+    state = json.dumps(make_state(trace, **traits), ensure_ascii=False).replace("</", "<\\/")
+    return _PAGE.format(
+        lang=traits.get("lang", "en"),
+        title=html.escape(trace.header.model.name),
+        css=read_css(),
+        light=str(not dark).lower(),
+        esm=join_esm().replace("export default {", "const stepper = {"),
+        fake=read_part("fake_model"),
+        state=state,
+    )
+
+
+def window(trace: Trace, step: int) -> tuple[Trace, int]:
+    """Return at most MAX_STEPS steps around ``step``, and its index among them."""
+    first = min(max(0, step - MAX_STEPS // 2), max(0, len(trace.steps) - MAX_STEPS))
+    chosen = trace.steps[first : first + MAX_STEPS]
+    return Trace(trace.header, chosen), step - first
+
+
+def make_frame(trace: Trace, step: int, **traits: Any) -> str:
+    """Return an iframe that holds the page; its height fits the widget."""
+    part, index = window(trace, step)
+    page = html.escape(make_page(part, step=index, **traits), quote=True)
+    title = html.escape(translate("root.name", {}, traits.get("lang", "en")))
+    return f'<iframe title="{title}" srcdoc="{page}" style="width:100%;height:900px;border:0"></iframe>'
+
+
+def make_table(trace: Trace, step: int, lang: str = "en") -> str:
+    """Return the steps as a plain HTML table: it survives where scripts do not."""
+    part, index = window(trace, step)
+    names = ("col.step", "col.path", "col.key", "col.requests", "col.rows", "col.padding", "col.sampled")
+    head = "".join(f'<th scope="col">{html.escape(translate(name, {}, lang))}</th>' for name in names)
+    rows = [_table_row(one, lang, is_chosen=at == index) for at, one in enumerate(part.steps)]
+    caption = html.escape(translate("cap.steps", {}, lang))
+    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _table_row(step: StepSnapshot, lang: str, *, is_chosen: bool) -> str:
+    cells = (
+        translate(f"run.{step.graph.path}", {}, lang),
+        step.path.key or step.path.reason or "–",
+        step.path.num_requests,
+        step.rows.num_rows,
+        step.rows.num_padding_rows,
+        len(step.outcome.tokens),
+    )
+    mark = "▸ " if is_chosen else ""
+    body = "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells)
+    return f'<tr><th scope="row">{mark}{step.step}</th>{body}</tr>'
+
+
+def make_text(trace: Trace, step: int, lang: str = "en") -> str:
+    """Return the sentences of the chosen step."""
+    said = sentences(trace.steps[step], trace.header.buckets)
+    return " ".join(translate(name, arguments, lang) for name, arguments in said)
+
+
+def make_picture(trace: Trace, step: int) -> bytes:
+    """Return the timeline as a PNG: rows of each step by path, padding in grey on top, the chosen step framed."""
+    part, index = window(trace, step)
+    pixels = np.full((_HEIGHT, _WIDTH, 3), 255, np.uint8)
+    most = max(1, *(one.rows.num_rows for one in part.steps))
+    base, room = _HEIGHT - 14, _HEIGHT - 26
+    edges = np.linspace(4, _WIDTH - 4, len(part.steps) + 1).round().astype(int)
+    for at, one in enumerate(part.steps):
+        left, right = int(edges[at]), max(int(edges[at]) + 1, int(edges[at + 1]) - 2)
+        top = base - round(room * (one.rows.num_rows / most) ** 0.5)
+        split = top + round((base - top) * one.rows.num_padding_rows / max(1, one.rows.num_rows))
+        pixels[top:split, left:right] = _PADDING
+        pixels[split:base, left:right] = _COLOURS[one.graph.path]
+        if one.graph.path == "eager":  # never by colour alone: a notch under every eager step
+            middle = (left + right) // 2
+            pixels[base + 4 : base + 12, middle - 1 : middle + 1] = (168, 67, 0)
+        if at == index:
+            _outline(pixels, max(0, left - 3), right + 2)
+    return encode_png(pixels)
+
+
+def _outline(pixels: np.ndarray[Any, Any], left: int, right: int) -> None:
+    pixels[2:4, left:right] = pixels[-4:-2, left:right] = 20
+    pixels[2:-2, left : left + 2] = pixels[2:-2, right - 2 : right] = 20
+
+
+def encode_png(pixels: np.ndarray[Any, Any]) -> bytes:
+    """Return an RGB picture as PNG. Shapes: pixels [height, width, 3] uint8."""
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        _chunk(kind, data) for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    )
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def outputs(trace: Trace, step: int, stage: int, lang: str) -> Sequence[dict[str, str]]:
+    """Return the three outputs as MIME bundles, in the order in which they are shown."""
+    picture = base64.b64encode(make_picture(trace, step)).decode()
+    return (
+        {"image/png": picture, "text/plain": make_text(trace, step, lang)},
+        {"text/html": make_table(trace, step, lang), "text/plain": str(trace.summary())},
+        {"text/html": make_frame(trace, step, stage=stage, lang=lang), "text/plain": "a page that steps"},
+    )

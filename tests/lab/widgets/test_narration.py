@@ -1,0 +1,95 @@
+"""The sentence of a step, and what it says has changed."""
+
+import dataclasses
+
+from lab.widgets.narration import changes, is_steady, names, sentences
+from lab.widgets.strings import translate
+from tests.lab.sample_steps import decode_step, eager_step
+
+
+def said(step, lang="en", **options):
+    return " ".join(translate(name, args, lang) for name, args in sentences(step, (1, 2, 4, 8), **options))
+
+
+def changed(step, previous):
+    return [translate(name, args) for name, args in changes(step, previous)]
+
+
+def padded(step, num_padding):
+    path = dataclasses.replace(step.path, num_requests=step.path.bucket - num_padding, num_padding=num_padding)
+    return dataclasses.replace(step, path=path)
+
+
+def test_an_exact_replay_in_english_and_chinese():
+    assert said(decode_step(3)).startswith("Step 3 replays the graph for 8: 8 requests decode, an exact fit.")
+    assert said(decode_step(3), "zh").startswith("第 3 步重放大小为 8 的图：8 个请求解码，恰好装满。")
+
+
+def test_a_padded_replay_says_the_waste():
+    assert "1 dummy fills the bucket (12 % waste)" in said(padded(decode_step(3), 1))
+    assert "2 dummies fill the bucket (25 % waste)" in said(padded(decode_step(3), 2))
+
+
+def test_an_eager_step_says_why():
+    text = said(eager_step(0))
+    assert text.startswith("Step 0 runs eagerly: 1 request computes 12 prompt tokens.")
+    assert "Prompts in the batch: 1." in text
+
+
+def test_who_is_held_back_is_named_with_the_reason():
+    assert "r8 held back: the block pool cannot carry it to its end" in said(decode_step(7))
+
+
+def test_missing_steps_are_said():
+    assert "are missing" in said(decode_step(3), gap=True)
+    assert "are missing" not in said(decode_step(3))
+
+
+def test_a_step_with_in_place_additions_is_steady():
+    step = decode_step(3)
+    write = dataclasses.replace(step.buffers[0].writes[0], writer="in_place_add")
+    steady = dataclasses.replace(step, buffers=(dataclasses.replace(step.buffers[0], writes=(write,)),))
+    assert is_steady(steady)
+    assert not is_steady(step)
+    assert "nothing was packed" in said(steady)
+
+
+def test_changes_name_the_path_the_newcomer_and_the_one_that_finished():
+    first, second = eager_step(0), decode_step(1, batch=2)
+    assert changed(first, None) == ["r0 starts", "r0 finishes (length)", "+1 block"]
+    against = changed(second, first)
+    assert "eager → replay" in against
+    assert "r0 is gone" in against
+    assert "r0 begins to decode" in against
+
+
+def test_a_bucket_change_and_a_new_deferral_are_marked():
+    assert "bucket 4 → 8" in changed(decode_step(3, batch=8), decode_step(2, batch=4))
+    assert "r8 held back" in changed(decode_step(7), decode_step(6))
+
+
+def test_a_buffer_that_moved_is_marked():
+    step, previous = decode_step(4), decode_step(3)
+    moved = dataclasses.replace(step.buffers[0], address=1)
+    step = dataclasses.replace(step, buffers=(moved, *step.buffers[1:]))
+    assert "input_ids moved" in changed(step, previous)
+
+
+def test_nothing_changed_is_said_too():
+    assert changed(decode_step(4), decode_step(3)) == ["same batch, same path"]
+
+
+def test_a_long_list_of_names_is_cut():
+    assert names(range(3)) == "r0, r1, r2"
+    assert names(range(9)) == "r0, r1, r2, r3, r4, r5 + 3"
+
+
+def test_every_step_of_a_real_run_is_worded_in_both_languages(full_trace):
+    previous = None
+    for step in full_trace.steps:
+        for name, args in [*sentences(step, full_trace.header.buckets), *changes(step, previous)]:
+            for lang in ("en", "zh"):
+                text = translate(name, args, lang)
+                assert text not in {name, ""}
+                assert "{" not in text
+        previous = step

@@ -1,0 +1,272 @@
+"""The widget's Python side: what it ships, how it answers its views, and how its errors show."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from engine.errors import ConfigError
+from lab.snapshot import LAYERS, ROW_KINDS, ROW_SOURCES, WRITERS
+from lab.trace import Trace
+from lab.widgets import frames, stepper
+from lab.widgets.stepper import Stepper, join_esm, read_css, stage_index, step_index
+from tests.lab.sample_steps import decode_step, eager_step, sample_header, sample_trace
+
+ESM = Path(stepper.__file__).parent / "esm"
+PARTS = sorted(ESM.glob("*.js"))
+
+
+class Plan:
+    """A session that has ``total`` steps, of which some were run already."""
+
+    def __init__(self, total, done=1):
+        self.total = total
+        self.steps = [eager_step(0)][:done]
+        self.error: Exception | None = None
+
+    @property
+    def trace(self):
+        return Trace(sample_header(), tuple(self.steps))
+
+    @property
+    def is_finished(self):
+        return len(self.steps) >= self.total
+
+    def step(self):
+        if self.error is not None:
+            raise self.error
+        self.steps.append(decode_step(len(self.steps), batch=1))
+        return self.steps[-1]
+
+
+class Sent:
+    """What a stepper sent to its views."""
+
+    def __init__(self, widget):
+        self.messages = []
+        widget.send = lambda content, buffers=None: self.messages.append((content, buffers))
+
+    def parts(self):
+        return [json.loads(zlib.decompress(b[0])) for c, b in self.messages if c["type"] == "frames"]
+
+
+def ask(widget, kind="run", have=0, view="v", seq=1):
+    widget._handle_custom_msg({"type": kind, "have": have, "view": view, "seq": seq}, [])
+
+
+@pytest.fixture
+def live():
+    widget = Stepper.live(Plan(3))
+    yield widget, Sent(widget)
+    widget.close()
+
+
+def test_a_trace_is_shipped_whole_with_both_languages():
+    widget = Stepper.from_trace(sample_trace(4), step=-1, stage="PACKED", lang="zh")
+    part = json.loads(zlib.decompress(widget.trace))
+    assert [frame["s"] for frame in part["frames"]] == [0, 1, 2, 3]
+    assert (widget.step, widget.stage, widget.lang, widget.is_live) == (3, 4, "zh", False)
+    assert widget.words["en"]["stage.4"] == "Pack"
+    assert widget.words["zh"]["stage.4"] == "打包"
+    widget.close()
+
+
+def test_a_real_trace_is_shipped(full_trace):
+    widget = Stepper(full_trace, step=2, stage="Choose graph")
+    assert widget.num_steps == len(full_trace)
+    assert widget.stage == 3
+    assert widget.sentence().startswith("Step 2 ")
+    widget.close()
+
+
+@pytest.mark.parametrize(("stage", "index"), [(None, 0), (9, 9), ("RAN", 7), ("copied", 5), ("Sample", 8)])
+def test_a_stage_has_a_number_and_two_names(stage, index):
+    assert stage_index(stage) == index
+
+
+@pytest.mark.parametrize("stage", ["packing", 10, -1])
+def test_an_unknown_stage_is_refused_with_the_names(stage):
+    with pytest.raises(ConfigError, match=r"stage must be 0 to 9 or one of SCHEDULED.*COMMITTED, got"):
+        stage_index(stage)
+
+
+def test_a_step_that_is_not_there_is_refused():
+    assert [step_index(step, 4) for step in (None, 3, -1, -4)] == [0, 3, 3, 0]
+    assert step_index(None, 0) == 0
+    with pytest.raises(ConfigError, match=r"step must be from -4 to 3 in a trace of 4 steps, got 4"):
+        step_index(4, 4)
+
+
+def test_an_unknown_language_is_refused():
+    with pytest.raises(ConfigError, match=r"lang must be one of en, zh, got 'fr'"):
+        Stepper(sample_trace(2), lang="fr")
+
+
+def test_a_live_view_asks_and_gets_the_next_step(live):
+    widget, sent = live
+    ask(widget, have=0)
+    [part] = sent.parts()
+    assert [frame["s"] for frame in part["frames"]] == [1]
+    assert sent.messages[0][0] == {"type": "frames", "view": "v", "seq": 1, "jump": True}
+    assert not widget.finished
+    ask(widget, have=1, seq=2)
+    assert widget.finished
+
+
+def test_a_view_that_lacks_frames_gets_them_before_a_new_step_is_run(live):
+    widget, sent = live
+    ask(widget, have=0)
+    ask(widget, have=0, view="other")
+    assert [frame["s"] for frame in sent.parts()[1]["frames"]] == [1]
+    assert widget.num_steps == 2
+
+
+def test_a_page_that_was_reloaded_catches_up_without_running_anything(live):
+    widget, sent = live
+    ask(widget, have=0)
+    ask(widget, kind="sync", have=-1)
+    assert [frame["s"] for frame in sent.parts()[1]["frames"]] == [0, 1]
+    assert sent.messages[1][0]["jump"] is False
+    assert widget.num_steps == 2
+
+
+def test_a_finished_session_is_not_stepped(live):
+    widget, sent = live
+    for have in (0, 1, 2, 2):
+        ask(widget, have=have)
+    assert widget.num_steps == 3
+    assert sent.parts()[-1]["frames"] == []
+
+
+def test_a_session_without_steps_starts_empty():
+    widget = Stepper.live(Plan(2, done=0))
+    sent = Sent(widget)
+    ask(widget, have=-1)
+    assert [frame["s"] for frame in sent.parts()[0]["frames"]] == [0]
+    widget.close()
+
+
+def test_an_error_of_a_step_shows_in_the_widget_and_is_raised_under_test(live):
+    widget, sent = live
+    widget._session.error = RuntimeError("the device is gone")
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        ask(widget, have=0)
+    assert widget.alert == "RuntimeError: the device is gone"
+    assert sent.messages[-1][0]["type"] == "error"
+    assert sent.messages[-1][0]["text"] == widget.alert
+
+
+def test_in_a_notebook_the_error_stays_in_the_widget(live, monkeypatch):
+    widget, _sent = live
+    widget._session.error = RuntimeError("the device is gone")
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    ask(widget, have=0)
+    assert widget.alert == "RuntimeError: the device is gone"
+
+
+def test_the_alert_goes_when_the_next_step_works(live):
+    widget, _sent = live
+    widget.alert = "RuntimeError: once"
+    ask(widget, have=0)
+    assert widget.alert == ""
+
+
+def test_a_recorded_trace_cannot_run_on():
+    widget = Stepper(sample_trace(2))
+    with pytest.raises(ConfigError, match=r"recorded trace; Session\(...\).show\(\) can run further steps"):
+        ask(widget, have=1)
+    widget.close()
+
+
+def test_an_unknown_message_is_an_error(live):
+    widget, _sent = live
+    with pytest.raises(ConfigError, match=r"a view may ask for 'run' or 'sync', got 'jump'"):
+        ask(widget, kind="jump")
+
+
+def test_there_is_an_end_to_the_steps_that_are_kept(live, monkeypatch):
+    widget, _sent = live
+    monkeypatch.setattr(stepper, "MAX_STEPS", 1)
+    with pytest.raises(ConfigError, match=r"at most 1 steps; start another session"):
+        ask(widget, have=0)
+
+
+def test_there_is_a_text_for_places_without_widgets():
+    widget = Stepper(sample_trace(4), step=1)
+    bundle = widget._repr_mimebundle_()
+    assert bundle is not None
+    text = bundle[0]["text/plain"]
+    assert text.splitlines()[0] == "Stepper over 4 steps:"
+    assert text.splitlines()[2].startswith("> Step 1 replays the graph")
+    assert "application/vnd.jupyter.widget-view+json" in bundle[0]
+    widget.close()
+
+
+def test_a_cell_that_runs_again_closes_what_it_showed_before(monkeypatch):
+    closed = []
+
+    def close(widget):
+        closed.append(widget)
+
+    monkeypatch.setattr(Stepper, "close", close)
+    monkeypatch.setattr(stepper, "_last_of_cell", {})
+    runs = iter([("cell", "run 1"), ("cell", "run 1"), ("other", "run 2"), ("cell", "run 3")])
+    monkeypatch.setattr(stepper, "_running_cell", lambda: next(runs))
+    first, second, _other, _again = (Stepper(sample_trace(2)) for _ in range(4))
+    assert closed == [first, second]
+
+
+def test_the_module_is_small_plain_and_of_one_piece(tmp_path):
+    module = join_esm()
+    assert len(module.encode()) <= 80_000
+    assert module.count("export default") == 1
+    assert set(re.findall(r"https?://[^\"' ]*", module + read_css())) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"^\s*import\b|\bimport\(", module, re.MULTILINE)
+    assert not re.search(r"\bfetch\(|localStorage|document\.(?!create)|\bwindow\.|innerHTML", module)
+    node = shutil.which("node")
+    if node is not None:  # where it is missing, the browser tests find a syntax error
+        file = tmp_path / "stepper.mjs"
+        file.write_text(module, encoding="utf-8")
+        subprocess.run([node, "--check", str(file)], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda path: path.stem)
+def test_a_part_is_short_and_says_what_it_is(part):
+    lines = part.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 350
+    assert lines[0].startswith("// ")
+
+
+def test_every_part_is_joined():
+    assert {path.stem for path in PARTS} == {*stepper._ESM_PARTS, "fake_model"}
+
+
+def test_both_sides_agree_on_codes_and_limits():
+    module = join_esm()
+
+    def listed(name):
+        return tuple(json.loads(re.search(rf"const {name} = (\[.*?\]);", module)[1]))
+
+    def number(name):
+        return int(re.search(rf"const {name} = (\d+);", module)[1])
+
+    assert listed("KINDS") == ROW_KINDS
+    assert listed("SOURCES") == ROW_SOURCES
+    assert listed("WRITERS") == WRITERS
+    assert listed("LAYERS") == LAYERS
+    assert (number("HEAD_TOKENS"), number("TAIL_TOKENS")) == (frames.HEAD_TOKENS, frames.TAIL_TOKENS)
+    assert (number("CELLS"), number("MAX_FRAMES")) == (frames.MAX_VALUES, stepper.MAX_STEPS)
+
+
+def test_the_widget_leaves_torch_alone():
+    code = "import lab.widgets.show, lab.widgets.static, sys; print('torch' in sys.modules)"
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "False"
