@@ -1,0 +1,71 @@
+"""The table's rows on any device: one workload, one config for each combination, and what each row must show.
+
+Plainest: vanilla attention, eager, no padding, no chunking, one request at a time.
+"""
+
+import dataclasses
+import itertools
+import random
+
+from engine import LLM, CudaGraphConfig, EngineConfig, SchedulerConfig
+from tests.equivalence.margin import Case, PathCounter, assert_equal_by_margin, reference_cases
+
+LENGTHS = (1, 3, 17, 40, 16, 33, 9, 64)
+# The requests leave one by one, so that every batch size from 8 to 1 occurs.
+NUM_TOKENS = [24, 23, 20, 22, 17, 19, 21, 18]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One combination. budget: max_num_tokens with chunking on, None for whole prompts."""
+
+    graphs: bool
+    backend: str
+    padding: bool
+    budget: int | None
+
+    def config(self, device: str, dtype: str = "float32") -> EngineConfig:
+        return EngineConfig(
+            device=device,
+            dtype=dtype,
+            max_seq_len=128,
+            attention_backend=self.backend,
+            scheduler=SchedulerConfig(
+                max_batch_size=8, max_num_tokens=self.budget or 512, chunking=None if self.budget is None else "fcfs"
+            ),
+            cuda_graph=CudaGraphConfig(enabled=self.graphs, enable_padding=self.padding, batch_sizes=(1, 2, 4, 8)),
+        )
+
+    def __str__(self) -> str:
+        return f"graphs={self.graphs}-{self.backend}-padding={self.padding}-budget={self.budget}"
+
+
+PLAINEST = Row(graphs=False, backend="vanilla", padding=False, budget=None)
+FULL_PRODUCT = [
+    Row(*values) for values in itertools.product((False, True), ("vanilla", "native"), (False, True), (None, 64, 24))
+]
+
+
+def tiny_cases(device: str) -> list[Case]:
+    """Run the plainest path on eight random prompts."""
+    draw = random.Random(5)
+    prompts = [[draw.randrange(1, 250) for _ in range(length)] for length in LENGTHS]
+    with LLM("tiny", PLAINEST.config(device)) as llm:
+        return reference_cases(llm, prompts, NUM_TOKENS)
+
+
+def assert_row(llm: LLM, row: Row, cases: list[Case]) -> PathCounter:
+    """Compare alone and in one continuous batch, and check that the row's own paths fired."""
+    counter = PathCounter()
+    llm.set_probe(counter)
+    alone = assert_equal_by_margin(llm, cases, together=False)
+    together = assert_equal_by_margin(llm, cases, together=True)
+    llm.check()
+    assert min(alone, together) >= 0.9 * sum(len(case.greedy_ids) for case in cases)
+    counts = counter.counts
+    assert bool(counter.num_replays) == row.graphs
+    assert bool(counts["unfinished_chunk"]) == (row.budget is not None)
+    assert bool(counts["padded"]) == (row.graphs and row.padding)
+    assert bool(counts["refused:NO_EXACT_BUCKET_PADDING_OFF"]) == (row.graphs and not row.padding)
+    assert counts["eager"] > 0, "prompts run eagerly in every combination"
+    return counter
