@@ -20,6 +20,7 @@ from engine.sampling.penalty import apply_repetition_penalty
 from engine.sampling.state import MIN_P, PENALTY, SEED, TEMPERATURE, TOP_K, TOP_P
 
 _NUM_BEST: Final = 1024  # where top-p looks for its set first
+_NO_MASS: Final = -60.0  # a score whose mass is 0 anyway; the exp of much less is a denormal, which is slow
 _ALL: Final = -1
 
 
@@ -59,7 +60,7 @@ def choose_rows_cpu(
     for row, (real, integer, slot) in enumerate(settings):
         values = logits[row]
         if real[PENALTY] != 1.0:
-            values = apply_repetition_penalty(values, token_seen[slot], row_reals[row, PENALTY].to(torch.float32))
+            values = _penalise(values, token_seen[slot], row_reals[row, PENALTY].to(torch.float32))
         greedy_choice = int(values.argmax())
         best, temperature = values[greedy_choice], row_reals[row, TEMPERATURE].to(torch.float32)
         if float(temperature) == 0.0 or not math.isfinite(float(best)):
@@ -71,6 +72,12 @@ def choose_rows_cpu(
         noise = gumbel(row_seeds[row : row + 1], row_positions[row : row + 1], left.ids)[0]
         chosen.append(int(left.ids[(left.scores + noise).argmax()]))
     return torch.tensor(chosen, dtype=torch.int64)
+
+
+def _penalise(values: torch.Tensor, seen: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
+    """Apply the penalty where it changes something: a row has seen few of its tokens."""
+    at = seen.nonzero()[:, 0]
+    return values.index_copy(0, at, apply_repetition_penalty(values[at], seen[at], penalty))
 
 
 def _filter(
@@ -96,7 +103,7 @@ def _subset(ids: torch.Tensor, scores: torch.Tensor, keep: torch.Tensor) -> _Can
 
 def _keep_top_p(left: _Candidates, top_p: float) -> _Candidates:
     """Keep the smallest set of best candidates that holds the share, walking a sorted list where few suffice."""
-    mass = integer_mass(left.scores.exp())
+    mass = integer_mass(left.scores.clamp(min=_NO_MASS).exp())
     target = max(1, math.ceil(float(int(mass.sum())) * top_p))
     ids, scores = left.ids, left.scores
     if ids.numel() > 2 * _NUM_BEST:
