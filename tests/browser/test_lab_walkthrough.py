@@ -42,6 +42,10 @@ def _texts(root):
     }
 
 
+def _last_step(root):
+    return int(re.findall(r"\d+", root.locator(".ss-stepno").inner_text())[-1])
+
+
 def _press(page, root, key):
     """Press a key in the stepper and return when the step number changed."""
     before = root.locator(".ss-stepno b").inner_text()
@@ -80,7 +84,7 @@ def test_every_recorded_step_is_reached_by_keyboard_with_its_sentence_bucket_and
     if _texts(root)["step"] != 0:
         _press(page, root, "Home")
     seen = [_texts(root)]
-    last = int(re.findall(r"\d+", root.locator(".ss-stepno").inner_text())[-1])
+    last = _last_step(root)
     while seen[-1]["step"] < last:
         _press(page, root, "ArrowRight")
         seen.append(_texts(root))
@@ -113,15 +117,13 @@ def test_keys_in_the_stepper_leave_the_cells_alone(opened):
 def test_a_key_press_is_answered_within_a_tenth_of_a_second(opened):
     page, root = opened.page, _stepper(opened)
     root.evaluate(LATENCY_PROBE)
-    direction = "ArrowLeft"
-    for _ in range(KEY_PRESSES):
-        at = _texts(root)["step"]
-        if at == 0:
-            direction = "ArrowRight"
-        _press(page, root, direction)
+    _press(page, root, "Home")
+    last = _last_step(root)
+    for press in range(KEY_PRESSES):  # to the end and back, as often as it takes
+        _press(page, root, "ArrowRight" if press // last % 2 == 0 else "ArrowLeft")
     page.wait_for_timeout(200)
     latencies = page.evaluate("() => window.__latencies")
-    assert len(latencies) >= KEY_PRESSES * 0.9
+    assert len(latencies) >= KEY_PRESSES
     assert statistics.quantiles(latencies, n=20)[-1] < MAX_P95_MS, sorted(latencies)[-10:]
 
 
