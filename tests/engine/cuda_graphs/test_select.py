@@ -1,0 +1,176 @@
+"""Choosing a graph: the same answer as brute force, one order of reasons, and each reason met by a real engine."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
+from engine.cuda_graphs.key import KeyType, SampleMode
+from engine.cuda_graphs.select import GraphFacts, select_graph
+from engine.probe import Stage
+from engine.reasons import FallOff
+from engine.resources import ResourceManager
+
+bucket_lists = st.sets(st.integers(1, 12), max_size=5).map(lambda sizes: tuple(sorted(sizes)))
+
+
+@st.composite
+def facts_of_a_step(draw):
+    buckets = draw(bucket_lists)
+    keys = [KeyType(size, draft, mode) for size in buckets for draft in (0, 1) for mode in SampleMode]
+    return GraphFacts(
+        num_requests=draw(st.integers(1, 14)),
+        num_contexts=draw(st.integers(0, 1)),
+        draft_len=draw(st.integers(0, 1)),
+        sample_mode=draw(st.sampled_from(SampleMode)),
+        graphs_enabled=draw(st.integers(0, 4)) > 0,
+        is_warmup=draw(st.integers(0, 4)) == 0,
+        padding_enabled=draw(st.booleans()),
+        buckets=buckets,
+        max_batch_size=draw(st.integers(1, 14)),
+        dummy_available=draw(st.booleans()),
+        captured=frozenset(draw(st.lists(st.sampled_from(keys))) if keys else ()),
+    )
+
+
+def _possible_keys(facts):
+    """Every captured key that could run the step, by trying all of them."""
+    for key in facts.captured:
+        fits = facts.num_requests <= key.batch_size <= facts.max_batch_size
+        needs_padding = key.batch_size > facts.num_requests
+        may_pad = facts.padding_enabled and facts.dummy_available
+        smaller = [s for s in facts.buckets if facts.num_requests <= s < key.batch_size]
+        alike = (key.draft_len, key.sample_mode) == (facts.draft_len, facts.sample_mode)
+        if fits and alike and not smaller and (may_pad or not needs_padding):
+            yield key
+
+
+@settings(deadline=None, max_examples=400)
+@given(facts_of_a_step())
+def test_it_takes_a_graph_exactly_when_one_can_run_the_step(facts):
+    selection = select_graph(facts)
+    serves = facts.graphs_enabled and not facts.is_warmup and not facts.num_contexts
+    possible = list(_possible_keys(facts)) if serves else []
+    assert [selection.key] == (possible or [None])
+    assert (selection.reason is None) == (selection.key is not None)
+    if selection.key is not None:
+        assert selection.key.batch_size == facts.num_requests + selection.num_padding
+    else:
+        assert selection.num_padding == 0
+
+
+@settings(deadline=None, max_examples=400)
+@given(facts_of_a_step())
+def test_the_checklist_has_every_reason_in_order_and_stops_at_the_first_failure(facts):
+    selection = select_graph(facts)
+    assert [condition.reason for condition in selection.conditions] == list(FallOff)
+    marks = [condition.passed for condition in selection.conditions]
+    if selection.reason is None:
+        assert marks == [True] * len(marks)
+    else:
+        at = list(FallOff).index(selection.reason)
+        assert marks == [True] * at + [False] + [None] * (len(marks) - at - 1)
+
+
+@settings(deadline=None)
+@given(facts_of_a_step(), st.sampled_from(list(FallOff)))
+def test_a_condition_that_failed_names_what_was_needed_and_what_was_got(facts, reason):
+    failed = [condition for condition in select_graph(facts).conditions if condition.passed is False]
+    assert len(failed) <= 1
+    assert all(condition.needed and condition.got for condition in failed)
+
+
+def _bare_facts(**changes):
+    facts = {
+        "num_requests": 3, "num_contexts": 0, "draft_len": 0, "sample_mode": SampleMode.FULL, "graphs_enabled": True,
+        "is_warmup": False, "padding_enabled": True, "buckets": (2, 4), "max_batch_size": 4, "dummy_available": True,
+        "captured": frozenset({KeyType(4, 0, SampleMode.GREEDY)}),
+    }  # fmt: skip
+    return GraphFacts(**(facts | changes))
+
+
+def test_a_bucket_with_the_other_sampler_is_told_apart_from_one_without_a_graph():
+    assert select_graph(_bare_facts()).reason is FallOff.SAMPLER_MODE_NOT_CAPTURED
+    assert select_graph(_bare_facts(num_requests=2)).reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
+
+
+def test_a_graph_of_another_draft_length_does_not_count_as_the_other_sampler():
+    captured = frozenset({KeyType(4, 1, SampleMode.FULL)})
+    assert select_graph(_bare_facts(captured=captured)).reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
+
+
+def test_a_bucket_beyond_the_batch_limit_is_no_bucket():
+    assert select_graph(_bare_facts(max_batch_size=3)).reason is FallOff.ABOVE_LARGEST_BUCKET
+
+
+class _Selections:
+    """Remembers what each step chose."""
+
+    def __init__(self):
+        self.reasons = []
+
+    def emit(self, stage, step, value):
+        if stage is Stage.GRAPH_CHOSEN:
+            self.reasons.append(value.reason)
+
+
+def _drop_dummy(llm):
+    llm._model_engine._runner._dummies.drop()
+
+
+def _release_graphs(llm):
+    llm._model_engine._runner._parts.graphs.release_graphs()
+
+
+def _keep_greedy_graphs(llm):
+    runner = llm._model_engine._runner
+    _release_graphs(llm)
+    key = KeyType(1, 0, SampleMode.GREEDY)
+    with runner._parts.graphs.allow_capture():
+        runner._capture(key, runner._dummies, llm._resources, is_warmup_only=False)
+
+
+def _warm_up_again(llm):
+    """Run a warm-up forward through the runner's own door, as a lesson on warm-up does."""
+    runner, resources = llm._model_engine._runner, llm._resources
+    assert isinstance(resources, ResourceManager)
+    with runner._dummies.warm_up_batch([1], is_context=False) as batch:
+        from engine.inputs.records import ScheduledInputs
+
+        runner.forward(ScheduledInputs(batch.scheduled, 0), resource_manager=resources, is_dummy=True)
+
+
+def _nothing(llm):
+    assert llm.warmup_report is not None
+
+
+# reason: graph settings, prompts, sampling, what happens after warm-up.
+REACHED_BY = {
+    FallOff.GRAPHS_DISABLED: ({"enabled": False}, 1, {}, _nothing),
+    FallOff.WARMUP: ({}, 1, {}, _warm_up_again),
+    FallOff.HAS_CONTEXT_UNPROMOTED: ({}, 1, {}, _nothing),
+    FallOff.ABOVE_LARGEST_BUCKET: ({"batch_sizes": (1, 2)}, 3, {}, _nothing),
+    FallOff.NO_EXACT_BUCKET_PADDING_OFF: ({"batch_sizes": (2,), "enable_padding": False}, 1, {}, _nothing),
+    FallOff.NO_DUMMY_SLOT: ({"batch_sizes": (2,)}, 1, {}, _drop_dummy),
+    FallOff.SAMPLER_MODE_NOT_CAPTURED: ({"batch_sizes": (1,)}, 1, {"temperature": 1.0}, _keep_greedy_graphs),
+    FallOff.CAPTURE_NOT_ALLOWED_NOW: ({"batch_sizes": (1,)}, 1, {}, _release_graphs),
+}
+
+
+@pytest.mark.parametrize("reason", FallOff)
+def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
+    graphs, num_prompts, sampling, interfere = REACHED_BY[reason]
+    config = EngineConfig(
+        device="cpu",
+        max_seq_len=32,
+        scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=32),
+        cuda_graph=CudaGraphConfig(**({"batch_sizes": (1,)} | graphs)),
+    )
+    with LLM("tiny", config) as llm:
+        probe = _Selections()
+        llm.set_probe(probe)
+        interfere(llm)
+        outputs = llm.generate([[5, 6]] * num_prompts, SamplingParams(max_tokens=3, ignore_eos=True, **sampling))
+        llm.check()
+    assert [len(output.token_ids) for output in outputs] == [3] * num_prompts
+    assert reason in probe.reasons
