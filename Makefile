@@ -64,9 +64,10 @@ bench: $(STAMP)
 
 # The machine with the GPU may have its own torch and no network: PYTHON given on the command line wins, then .venv.
 GPU_PY = $(if $(filter command line,$(origin PYTHON)),$(PYTHON),$(if $(wildcard $(PY)),$(PY),$(PYTHON)))
+GPU_TESTS := tests/gpu tests/lab/bench/test_gpu.py
 gpu:
 	@mkdir -p $(OUT)
-	$(GPU_PY) -m pytest -m gpu tests $(PYTEST_ARGS)
+	$(GPU_PY) -m pytest -m gpu $(GPU_TESTS) $(PYTEST_ARGS)
 	$(GPU_PY) -m lab.cli.main bench gpu --json > $(OUT)/bench-gpu.json
 	@cat $(OUT)/bench-gpu.json
 
