@@ -16,7 +16,7 @@ class Context {
     this.localAlert = "";
     this.saveTimer = 0;
     this.repaint = () => {}; // main.js puts the real ones in
-    this.focusHelp = () => {};
+    this.focus = () => {};
     this.t = makeTranslator(() => this.model.get("words")[this.language] || {});
     this.act = this.actions();
   }
@@ -154,7 +154,8 @@ class Context {
 
   setOpen(name, isOpen) {
     this.open[name] = isOpen;
-    if (name === "help") this.focusHelp(isOpen);
+    if (name === "help") this.focus(isOpen);
+    else if (!isOpen) this.focus(false);
     this.repaint();
   }
 
@@ -167,7 +168,10 @@ class Context {
       select: (rid) => this.set({ selected: rid === this.selected ? -1 : rid }),
       fallOff: () => go(this.store.nextFallOff(this.at)),
       language: () => this.set({ lang: this.language === "en" ? "zh" : "en" }),
-      answer: (choice) => this.set({ answers: { ...this.answers, [this.store.frames[this.at].s]: choice } }),
+      answer: (choice) => {
+        this.focus(false); // the chosen button is about to go, and the keys with it
+        this.set({ answers: { ...this.answers, [this.store.frames[this.at].s]: choice } });
+      },
       live: () => this.askForStep(),
       toggle: (name) => {
         if (name === "predict") this.set(this.predicting ? { predict_from: -1, answers: {} } : { predict_from: this.at, answers: {} });

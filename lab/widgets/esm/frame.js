@@ -40,7 +40,7 @@ function barPart(cx) {
       setAttr(language, "aria-label", cx.language === "en" ? "中文" : "English");
       show(live, cx.isLive);
       setAttr(live, "title", cx.finished ? cx.t("live.gone") : null);
-      setAttr(live, "disabled", cx.isLive && (cx.busy || cx.finished) ? "" : null);
+      setAttr(live, "aria-disabled", String(cx.busy || cx.finished)); // not disabled: that would swallow the keys
     },
   };
 }

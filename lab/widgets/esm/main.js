@@ -33,7 +33,7 @@ function panelShell(cx) {
 function build(cx) {
   const parts = { alert: alertPart(cx), bar: barPart(cx), time: timelinePart(cx), say: sentencePart(cx), predict: predictPart(cx), rail: railPart(cx), panel: panelShell(cx), side: sidePart(cx), table: tablePart(cx), out: outputsPart(cx), warmup: warmupPart(cx), help: helpPart(cx) };
   const grid = h("div", { class: "ss-grid" }, parts.rail.root, parts.panel.root, parts.side.root);
-  const empty = cx.label(h("p", { class: "ss-say" }), "root.empty");
+  const empty = cx.label(h("p", { class: "ss-empty" }), "root.empty");
   const body = h("div", null, parts.time.root, parts.warmup.root, parts.say.root, parts.predict.root, grid, parts.table.root, parts.out.root);
   const root = h("div", { class: "stepscope", tabindex: "0", role: "group", "data-lm-suppress-shortcuts": "true" }, parts.bar.root, parts.alert.root, empty, body, parts.help.root);
   cx.named(root, "root.name");
@@ -139,9 +139,9 @@ async function render({ model, el }) {
       });
     }
   };
-  cx.focusHelp = (isOpen) => {
-    show(view.parts.help.root, isOpen);
-    (isOpen ? view.parts.help.root : view.root).focus({ preventScroll: true });
+  cx.focus = (onHelp) => {
+    if (onHelp) show(view.parts.help.root, true);
+    (onHelp ? view.parts.help.root : view.root).focus({ preventScroll: true });
   };
   view.root.addEventListener("keydown", (event) => guarded(() => onKey(cx, view, event)));
   view.root.addEventListener("click", (event) => guarded(() => onClick(cx, event)));

@@ -1,0 +1,319 @@
+"""The stepper in Chromium on a plain page, without Jupyter: keys, views, roles, contrast, speed."""
+
+import dataclasses
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
+from lab.session import Session
+from lab.snapshot import RowsView, ScheduleView, SpanView
+from lab.trace import Trace
+from lab.widgets import static
+from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.strings import table
+from tests.lab.sample_steps import decode_step, eager_step, int32
+
+pytestmark = pytest.mark.browser
+
+CONFIG = EngineConfig(
+    device="cpu",
+    max_seq_len=256,
+    scheduler=SchedulerConfig(max_batch_size=8, max_num_tokens=48, chunking="fcfs"),
+    kv_cache=KVCacheConfig(num_blocks=48),
+    cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4, 8)),
+)
+WORKLOAD = (
+    (0, "The capital of France is Paris, and it stands on the Seine.", 20),
+    (0, "Once upon a time", 9),
+    (3, "A much longer prompt that has to be cut into chunks, because the budget of a step is small", 14),
+    (6, "Hi", 12),
+)
+CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
+RECEIVE = """([message, hex]) => {
+  const bytes = Uint8Array.from(hex.match(/../g), (digits) => parseInt(digits, 16));
+  model.receive(message, [new DataView(bytes.buffer)]);
+}"""
+STEP = "() => document.querySelector('.stepscope').dataset.step"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    prompts = [(at, text, SamplingParams(max_tokens=count, ignore_eos=True)) for at, text, count in WORKLOAD]
+    with Session("tiny", prompts=prompts, config=CONFIG) as session:
+        return session.run()
+
+
+@pytest.fixture
+def page_over(open_page, tmp_path):
+    """Open a page over a trace and return it when the stepper is ready."""
+    opened = []
+
+    def open_one(trace, **options):
+        watched = open_page()
+        opened.append(watched)
+        file = tmp_path / f"page{len(opened)}.html"
+        file.write_text(static.make_page(trace, **options), encoding="utf-8")
+        watched.page.goto(file.as_uri())
+        watched.page.wait_for_selector('[data-ready="1"]', timeout=20_000)
+        watched.page.add_script_tag(content=CHECKS)
+        return watched.page
+
+    yield open_one
+    for watched in opened:
+        assert watched.errors == []
+        assert [url for url in watched.external if not url.startswith("file:")] == []
+        watched.page.close()
+
+
+def press(page, key, times=1):
+    """Press a key and wait for the paint after it."""
+    for _ in range(times):
+        page.keyboard.press(key)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def step_of(page):
+    return int(page.evaluate(STEP))
+
+
+def check(page, name):
+    return page.locator(".stepscope").evaluate(f"(root) => checks.{name}(root)")
+
+
+def focus(page):
+    page.locator(".stepscope").first.focus()
+
+
+def test_the_keyboard_reaches_every_step_and_stage(page_over, trace):
+    page = page_over(trace)
+    focus(page)
+    seen = [step_of(page)]
+    for _ in range(len(trace) - 1):
+        press(page, "ArrowRight")
+        seen.append(step_of(page))
+    assert seen == [step.step for step in trace.steps]
+    press(page, "ArrowRight")
+    assert step_of(page) == seen[-1]
+    press(page, "Home")
+    assert step_of(page) == 0
+    press(page, "Shift+ArrowRight")
+    assert step_of(page) == 10
+    press(page, "Shift+ArrowLeft")
+    press(page, "End")
+    assert step_of(page) == seen[-1]
+    stages = []
+    for _ in range(10):
+        press(page, "PageDown")
+        stages.append(int(page.locator(".ss-panel").get_attribute("data-stage")))
+    assert stages == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
+    press(page, "PageUp")
+    assert page.locator(".ss-panel h3").inner_text() == "Commit"
+
+
+def test_every_panel_of_every_step_is_drawn_in_both_languages(page_over, trace):
+    page = page_over(trace)
+    focus(page)
+    for language in ("en", "zh"):
+        known = set(table(language))
+        for _stage in range(10):
+            for _step in range(0, len(trace), 4):
+                press(page, "ArrowRight", 4)
+                text = page.locator(".ss-panel").inner_text()
+                assert not known & set(text.split()), "an id is shown instead of its words"
+                assert "undefined" not in text
+                assert "{" not in text
+            press(page, "Home")
+            press(page, "PageDown")
+        page.locator(".ss-lang").click()
+
+
+def test_f_finds_every_step_off_the_graph_path_with_its_reason(page_over, trace):
+    eager = [step.step for step in trace.steps if step.graph.path == "eager"]
+    page = page_over(trace, step=len(trace) - 1, stage=3)
+    focus(page)
+    for expected in eager:
+        press(page, "f")
+        assert step_of(page) == expected
+        assert page.locator(".ss-verdict code").inner_text() == "HAS_CONTEXT_UNPROMOTED"
+        assert "Smallest change: " in page.locator(".ss-verdict").inner_text()
+        failed = page.locator('.ss-panel tr[data-s="no"]')
+        assert failed.count() == 1
+        assert "fail" in failed.inner_text()
+
+
+def test_a_followed_request_stays_marked_through_stages_and_steps(page_over, trace):
+    page = page_over(trace, step=4, stage=0)
+    page.locator(".ss-requests button", has_text="r2").click()
+    focus(page)
+    assert page.locator(".ss-journey li:visible").count() == 10
+    for _ in range(10):
+        press(page, "PageDown")
+        if page.locator(".ss-panel").get_attribute("data-stage") in {"0", "1", "4", "6"}:
+            assert page.locator(".ss-panel .ss-sel:visible").count() >= 1
+    press(page, "ArrowRight", 3)
+    assert page.locator('.ss-requests button[aria-pressed="true"]').inner_text().startswith("r2")
+    assert page.evaluate("() => model.get('selected')") == 2
+    press(page, "Escape")
+    assert page.locator(".ss-sel:visible").count() == 0
+
+
+def test_the_timeline_is_clicked_and_the_scrubber_named(page_over, trace):
+    page = page_over(trace)
+    box = page.locator(".ss-chart").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.999, box["y"] + 20)
+    page.wait_for_function("() => model.get('step') > 0")
+    press(page, "Shift")
+    assert step_of(page) == len(trace) - 1
+    assert page.locator(".ss-tip").is_visible()
+    value = page.locator('input[type="range"]').get_attribute("aria-valuetext")
+    assert value == f"Step {len(trace) - 1} of {len(trace) - 1}: replay, bucket 1"
+
+
+def test_the_table_view_lists_every_step(page_over, trace):
+    page = page_over(trace, step=3)
+    focus(page)
+    press(page, "t")
+    steps = page.locator(".ss-tables table").first
+    assert steps.locator("caption").inner_text() == "All steps"
+    assert steps.locator("tbody tr:visible").count() == len(trace)
+    assert steps.locator('tr[aria-current="step"] th').inner_text() == "3"
+    steps.locator("button", has_text="10").first.click()
+    press(page, "Shift")
+    assert step_of(page) == 10
+    assert check(page, "roles") == []
+
+
+def test_a_prediction_hides_the_path_until_it_is_made(page_over, trace):
+    page = page_over(trace, step=1, stage=3)
+    focus(page)
+    press(page, "p")
+    press(page, "ArrowRight")
+    shown = page.locator(".stepscope").inner_text()
+    assert "replay" not in page.locator(".ss-panel").inner_text()
+    assert "Hidden until you have chosen" in shown
+    assert page.locator(".ss-side .ss-path").inner_text() == "?"
+    page.locator(".ss-options button", has_text="eager").click()
+    press(page, "Shift")
+    assert page.locator(".ss-answer").inner_text().startswith("✗ You said eager; it was graph for 2.")
+    assert "0 of 1 right" in page.locator(".ss-predict").inner_text()
+    press(page, "ArrowRight")
+    page.locator(".ss-options button", has_text="eager").click()
+    press(page, "Shift")
+    assert "1 of 2 right" in page.locator(".ss-predict").inner_text()
+    assert page.evaluate("() => model.get('answers')") == {"2": "eager", "3": "eager"}
+
+
+def test_two_views_stay_in_step_and_a_closed_one_lets_go(page_over, trace):
+    page = page_over(trace)
+    page.evaluate("async () => { window.closeSecond = await addView(); }")
+    page.wait_for_function("() => document.querySelectorAll('[data-ready]').length === 2")
+    listening = page.evaluate("() => model.count()")
+    focus(page)
+    press(page, "ArrowRight", 5)
+    steps = page.evaluate("() => [...document.querySelectorAll('.stepscope')].map((one) => one.dataset.step)")
+    assert steps == ["5", "5"]
+    page.evaluate("() => closeSecond()")
+    assert page.evaluate("() => model.count()") == listening / 2
+
+
+def test_live_frames_are_appended_and_a_late_answer_changes_nothing(page_over, trace):
+    start = Trace(trace.header, trace.steps[:4])
+    page = page_over(start, is_live=True)
+    encoder = FrameEncoder(start)
+    encoder.extend(trace.steps[5:6], trace.header)
+    part = deflate(encoder.part(4)).hex()
+    focus(page)
+    press(page, "r")
+    asked = page.evaluate("() => model.sent")
+    assert [one["type"] for one in asked] == ["sync", "run"]
+    assert asked[1]["have"] == 3
+    answer = {"type": "frames", "view": asked[1]["view"], "seq": asked[1]["seq"], "jump": True}
+    page.evaluate(RECEIVE, [answer, part])
+    page.wait_for_function("() => document.querySelector('.stepscope').dataset.step === '5'")
+    assert "are missing" in page.locator(".ss-say").inner_text()
+    page.evaluate(RECEIVE, [answer, part])
+    press(page, "Shift")
+    assert page.locator(".ss-chart g[data-p]:visible").count() == 5
+    press(page, "r")
+    wrong = {"type": "error", "view": answer["view"], "seq": answer["seq"] + 1, "text": "RuntimeError: gone"}
+    page.evaluate("(message) => model.receive(message, [])", wrong)
+    press(page, "Shift")
+    assert page.locator('[role="alert"]:visible').inner_text() == "! RuntimeError: gone"
+
+
+def test_a_live_session_without_steps_offers_its_first(page_over, trace):
+    page = page_over(Trace(trace.header, []), is_live=True)
+    assert page.locator(".ss-go").is_visible()
+    assert "No steps yet." in page.locator(".stepscope").inner_text()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_is_legible_and_named_in_every_stage(page_over, trace, dark):
+    page = page_over(trace, dark=dark, step=4, selected=2)
+    focus(page)
+    press(page, "ArrowLeft")
+    for _ in range(10):
+        found = check(page, "contrast")
+        assert found["low"] == []
+        assert found["seen"] > 50
+        assert check(page, "roles") == []
+        assert check(page, "overflowing") == []
+        press(page, "PageDown")
+    press(page, "?")
+    assert page.evaluate("() => document.activeElement.getAttribute('role')") == "dialog"
+    assert check(page, "contrast")["low"] == []
+    press(page, "Escape")
+    assert not page.locator('[role="dialog"]').is_visible()
+
+
+def test_other_keys_are_left_to_the_page(page_over, trace):
+    page = page_over(trace)
+    focus(page)
+    assert page.locator(".stepscope").get_attribute("data-lm-suppress-shortcuts") == "true"
+    page.evaluate("() => { window.seen = []; document.addEventListener('keydown', (e) => seen.push(e.key)); }")
+    for key in ("b", "Control+f", "ArrowRight", "Tab"):
+        press(page, key)
+    assert page.evaluate("() => seen.filter((key) => key !== 'Control')") == ["b", "f", "Tab"]
+
+
+def large_trace(header, num_steps):
+    """A run of ``num_steps`` decode steps with a 2,000-token chunk first, from one real decode step."""
+    count = 2000
+    rows = RowsView(
+        request_ids=int32([0] * count),
+        kinds=np.zeros(count, np.uint8),
+        token_ids=int32(range(count)),
+        positions=int32(range(count)),
+        sources=np.zeros(count, np.uint8),
+        source_slots=int32([-1] * count),
+        gather_ids=int32([count - 1]),
+    )
+    first = eager_step(0)
+    schedule = ScheduleView((SpanView(0, "C", 0, count, 1),), (), (), first.schedule.budget)
+    chunk = dataclasses.replace(first, rows=rows, schedule=schedule)
+    return Trace(header, [chunk, *(decode_step(i, prompt_len=count) for i in range(1, num_steps))])
+
+
+@pytest.mark.parametrize("stage", [0, 4, 5, 6])
+def test_sixty_key_presses_are_answered_within_a_tenth_of_a_second(page_over, trace, stage):
+    page = page_over(large_trace(trace.header, 10_000), stage=stage)
+    focus(page)
+    took = page.evaluate("() => checks.latencies('ArrowRight', 60)")
+    assert len(took) == 60
+    assert statistics.quantiles(took, n=20)[-1] < 100, json.dumps(took)
+    press(page, "End")
+    assert step_of(page) == 9_999
+    press(page, "Home")
+    assert page.locator(".stepscope *").count() < 6_000
+
+
+def test_a_long_chunk_is_drawn_by_its_ends(page_over, trace):
+    page = page_over(large_trace(trace.header, 3), stage=4)
+    text = page.locator(".ss-panel").inner_text()
+    assert "2000 rows" in text
+    assert "more rows" in text
+    assert page.locator(".ss-panel tbody tr:visible").count() < 20
