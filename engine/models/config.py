@@ -9,6 +9,8 @@ import dataclasses
 import enum
 from typing import Any
 
+from engine.errors import ModelError
+
 
 class RopeScalingKind(enum.StrEnum):
     """How rotary frequencies are stretched for long contexts."""
@@ -63,6 +65,20 @@ class ModelConfig:
     max_position: int
     rope: RopeConfig = dataclasses.field(default_factory=RopeConfig)
     features: ModelFeatures = dataclasses.field(default_factory=ModelFeatures)
+
+    def __post_init__(self) -> None:
+        """Check that the sizes fit together. Raises: ModelError, which names the size."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and (not isinstance(value, int) or value < 1):
+                message = f"{field.name} must be a positive integer, got {value!r}"
+                raise ModelError(message)
+        if self.num_heads % self.num_kv_heads or self.head_size % 2:
+            message = (
+                f"num_heads must be a multiple of num_kv_heads and head_size even, got num_heads={self.num_heads}, "
+                f"num_kv_heads={self.num_kv_heads}, head_size={self.head_size}"
+            )
+            raise ModelError(message)
 
     @property
     def tie_word_embeddings(self) -> bool:

@@ -70,8 +70,12 @@ def load_model(name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_le
     if name_or_path == TINY_NAME:
         return _load_tiny(spec, seed, max_seq_len)
     path = _find(name_or_path)
-    converted = read_folder(path, spec.dtype) if path.is_dir() else _read_gguf_cached(path, spec.dtype)
-    digest = weight_hash(weight_files(path) if path.is_dir() else [path])
+    try:
+        converted = read_folder(path, spec.dtype) if path.is_dir() else _read_gguf_cached(path, spec.dtype)
+        digest = weight_hash(weight_files(path) if path.is_dir() else [path])
+    except OSError as error:
+        message = f"{path} cannot be read: {error}"
+        raise ModelError(message) from error
     config, tokenizer = converted.config, BPETokenizer(converted.tokenizer, converted.config.vocab_size)
     num_positions = _num_positions(config, max_seq_len)
     model = CausalLM(config, converted.weights, spec, num_positions=num_positions)

@@ -16,6 +16,11 @@ from engine.errors import ModelError, RequestError
 ChatMessage = dict[str, str]
 
 
+def _join(parts: Iterable[bytes], *, strip_first_space: bool) -> str:
+    data = b"".join(parts)
+    return (data.removeprefix(b" ") if strip_first_space else data).decode("utf-8", "replace")
+
+
 class Detokenizer:
     """Turns ids into text as they come, in constant time a token.
 
@@ -25,15 +30,17 @@ class Detokenizer:
     def __init__(self, token_bytes: Sequence[bytes], *, strip_first_space: bool = False) -> None:
         self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._strip_first_space = strip_first_space
+        self._strip_first_space = self._is_at_start = strip_first_space
+        self._ids: list[int] = []
         self._pieces: list[str] = []
 
     def push(self, token_id: int) -> str:
         """Take the next id and give the text that became certain, perhaps ""."""
         data = self._token_bytes[token_id]
-        if self._strip_first_space and data:
+        self._ids.append(token_id)
+        if self._is_at_start and data:
             data = data.removeprefix(b" ")
-            self._strip_first_space = False
+            self._is_at_start = False
         piece = self._decoder.decode(data)
         if piece:
             self._pieces.append(piece)
@@ -51,6 +58,11 @@ class Detokenizer:
         """All text so far; an unfinished character at the end shows as U+FFFD, as ``Tokenizer.decode`` shows it."""
         held_back = self._decoder.getstate()[0]
         return "".join(self._pieces) + held_back.decode("utf-8", "replace")
+
+    def check(self) -> None:
+        """Decode all ids from scratch and compare."""
+        expected = _join(map(self._token_bytes.__getitem__, self._ids), strip_first_space=self._strip_first_space)
+        assert self.text == expected, f"pushed text {self.text!r} differs from the decoded {expected!r}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +112,7 @@ class Tokenizer(abc.ABC):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Give the text of ids, control tokens spelled out. Raises: RequestError for an id outside the vocabulary."""
-        data = b"".join(self._bytes_of(i) for i in ids)
-        return (data.removeprefix(b" ") if self._strip_first_space else data).decode("utf-8", "replace")
+        return _join(map(self._bytes_of, ids), strip_first_space=self._strip_first_space)
 
     def token_text(self, token_id: int) -> str:
         """Give a token in printable form: newlines and other invisible characters escaped, odd bytes as <0xE4>."""

@@ -5,7 +5,8 @@ float32. Does not: build tokenizers (``loading/tokenizer.py``), keep a converted
 compute on quantised weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
 """
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,7 +51,19 @@ class GGUFFile:
         """Open and index the file; tensor data stay on disk."""
         self.path = path
         self._header = read_header(path)
-        self.config = self._parse_config()
+        with self._oddities_named():
+            self.config = self._parse_config()
+
+    @contextlib.contextmanager
+    def _oddities_named(self) -> Generator[None]:
+        """Name the file when a value has another type than it should."""
+        try:
+            yield
+        except ModelError:
+            raise
+        except (TypeError, ValueError, ArithmeticError) as error:
+            message = f"{self.path} holds a value of an unexpected kind ({error}); download it again"
+            raise ModelError(message) from error
 
     def _value(self, key: str, default: Any = None) -> Any:
         return self._header.values.get(key, default)
@@ -175,7 +188,10 @@ class GGUFFile:
 
     def vocabulary(self) -> GGUFVocabulary:
         """Read the tokenizer's part of the file."""
+        with self._oddities_named():
+            return self._parse_vocabulary()
 
+    def _parse_vocabulary(self) -> GGUFVocabulary:
         def integer(key: str) -> int | None:
             value = self._value(f"tokenizer.ggml.{key}")
             return None if value is None else int(value)

@@ -55,7 +55,7 @@ def read_header(path: Path) -> GGUFHeader:
         buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         return _Cursor(buffer).header()
-    except (ValueError, KeyError, struct.error, MemoryError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError, struct.error, MemoryError) as error:
         message = f"{path} is truncated or damaged ({error}); download it again"
         raise ModelError(message) from error
 

@@ -43,7 +43,7 @@ def read_folder(folder: Path, dtype: torch.dtype) -> Converted:
     values = read_json(folder / "config.json")
     try:
         config = parse_config(values)
-    except (ModelError, TypeError, ValueError) as error:
+    except (ModelError, TypeError, ValueError, ArithmeticError) as error:
         message = f"{folder / 'config.json'}: {error}"
         raise ModelError(message) from error
     tokenizer = read_tokenizer(folder, values)

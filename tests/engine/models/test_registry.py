@@ -79,3 +79,15 @@ def test_the_hash_follows_the_weights_and_not_the_place(tmp_path: Path):
     first, same, other = (load_model(str(path), CPU).weight_hash for path in paths)
     assert first == same != other
     assert len(first) == 16
+
+
+def test_a_file_that_may_not_be_read_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "small.gguf"
+    write_gguf(path, GGMLQuantizationType.Q4_0)
+
+    def refuse(path: Path, dtype: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("engine.models.registry.converted_path", refuse)
+    with pytest.raises(ModelError, match=r"small\.gguf cannot be read: .*Permission denied"):
+        load_model(str(path), CPU)

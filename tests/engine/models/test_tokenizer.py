@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ModelError, RequestError
@@ -9,12 +9,14 @@ from engine.models.tokenizer import ByteTokenizer, Detokenizer, SpecialTokens
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_bytes_decode_to_the_text_they_encode(text: str):
     tokenizer = tiny_tokenizer()
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 258), max_size=60))
 def test_pushed_pieces_join_to_the_decoded_text_at_every_moment(ids: list[int]):
     tokenizer = tiny_tokenizer()
@@ -22,10 +24,12 @@ def test_pushed_pieces_join_to_the_decoded_text_at_every_moment(ids: list[int]):
     for count, token_id in enumerate(ids, start=1):
         pieces.append(detokenizer.push(token_id))
         assert detokenizer.text == tokenizer.decode(ids[:count])
+        detokenizer.check()
     pieces.append(detokenizer.finish())
     assert "".join(pieces) == detokenizer.text == tokenizer.decode(ids)
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_a_character_is_held_back_until_it_is_whole(text: str):
     tokenizer = tiny_tokenizer()
@@ -38,6 +42,7 @@ def test_a_character_is_held_back_until_it_is_whole(text: str):
 def test_one_leading_space_is_dropped_where_the_model_adds_one():
     detokenizer = Detokenizer([b"", b" the", b" cat"], strip_first_space=True)
     assert [detokenizer.push(i) for i in (0, 1, 2)] == ["", "the", " cat"]
+    detokenizer.check()
 
 
 def test_control_tokens_in_the_text_become_single_ids():

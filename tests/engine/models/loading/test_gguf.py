@@ -121,6 +121,9 @@ def test_an_unsupported_architecture_is_named(tmp_path: Path):
         ({"llama__rope__scaling__type": "yarn"}, r"llama.rope.scaling.type='yarn'; supported are 'none' and 'linear'"),
         ({"llama__rope__dimension_count": 32}, r"llama.rope.dimension_count=32; only the head size, 64"),
         ({"llama__block_count": None}, r"lacks the key 'llama.block_count'"),
+        ({"llama__attention__head_count_kv": 3}, r"num_heads must be a multiple of num_kv_heads"),
+        ({"llama__attention__layer_norm_rms_epsilon": "small"}, r"a value of an unexpected kind \(could not convert"),
+        ({"tokenizer__ggml__tokens": 5}, r"a value of an unexpected kind \('int' object is not iterable"),
         ({"llama__block_count": 0}, r"must set llama.block_count to a positive integer, got 0"),
         ({"llama__block_count": 3}, r"lacks the tensor 'blk.2.attn_norm.weight'"),
         (

@@ -106,6 +106,23 @@ def test_damage_in_the_header_is_an_error_and_no_crash(whole_file: bytes, tmp_pa
     assert refused > 20
 
 
+@pytest.mark.parametrize("alignment", [0, "wide"])
+def test_an_impossible_alignment_is_damage(alignment: int | str, tmp_path: Path):
+    path = tmp_path / "odd.gguf"
+    write_gguf(path, GGMLQuantizationType.F32, general__alignment=alignment)
+    with pytest.raises(ModelError, match="is truncated or damaged"):
+        read_header(path)
+
+
+def test_arrays_nested_without_end_are_damage(tmp_path: Path):
+    path = tmp_path / "nested.gguf"
+    counts = (3).to_bytes(4, "little") + (0).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    nested = ((9).to_bytes(4, "little") + (1).to_bytes(8, "little")) * 100_000
+    path.write_bytes(b"GGUF" + counts + (1).to_bytes(8, "little") + b"k" + (9).to_bytes(4, "little") + nested)
+    with pytest.raises(ModelError, match="is truncated or damaged"):
+        read_header(path)
+
+
 def test_another_version_or_byte_order_is_named(whole_file: bytes, tmp_path: Path):
     path = tmp_path / "old.gguf"
     path.write_bytes(whole_file[:4] + (1).to_bytes(4, "little") + whole_file[8:])

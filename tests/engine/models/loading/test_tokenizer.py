@@ -1,11 +1,12 @@
 """Tokenizers built from GGUF vocabularies, against the library's own and against SentencePiece's rule by hand."""
 
 import dataclasses
+import functools
 import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 
@@ -53,6 +54,18 @@ def sentencepiece_vocabulary(**changes) -> GGUFVocabulary:
         chat_template=None,
     )
     return dataclasses.replace(vocabulary, **changes)
+
+
+@functools.cache
+def byte_level_pair() -> tuple[Tokenizer, BPETokenizer]:
+    reference, vocabulary = byte_level_vocabulary("gpt-2")
+    return reference, BPETokenizer(tokenizer_from_gguf(vocabulary), len(vocabulary.tokens))
+
+
+@functools.cache
+def sentencepiece_pair() -> tuple[GGUFVocabulary, BPETokenizer]:
+    vocabulary = sentencepiece_vocabulary()
+    return vocabulary, BPETokenizer(tokenizer_from_gguf(vocabulary), len(vocabulary.tokens))
 
 
 def sentencepiece_by_hand(vocabulary: GGUFVocabulary, text: str) -> list[int]:
@@ -103,20 +116,20 @@ def test_each_pre_tokenizer_cuts_words_its_own_way(pre: str, words: list[str]):
     assert [word.replace("Ġ", " ") for word, _ in cut] == words
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_pushed_ids_give_the_text_that_the_library_decodes(text: str):
-    reference, vocabulary = byte_level_vocabulary("gpt-2")
-    ours = BPETokenizer(tokenizer_from_gguf(vocabulary), len(vocabulary.tokens))
+    reference, ours = byte_level_pair()
     ids = ours.encode(text)
     detokenizer = ours.detokenizer()
     pushed = "".join([detokenizer.push(i) for i in ids]) + detokenizer.finish()
     assert pushed == ours.decode(ids) == reference.decode(ids, skip_special_tokens=False) == text
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_sentencepiece_ids_equal_those_made_by_hand(text: str):
-    vocabulary = sentencepiece_vocabulary()
-    ours = BPETokenizer(tokenizer_from_gguf(vocabulary), len(vocabulary.tokens))
+    vocabulary, ours = sentencepiece_pair()
     ids = ours.encode_plain(text)
     assert ids == sentencepiece_by_hand(vocabulary, text)
     assert ours.decode(ids) == text
