@@ -8,7 +8,7 @@ numbers where it has them), and the comparison goes on from prompt + reference i
 import collections
 import dataclasses
 
-from engine import LLM, SamplingParams
+from engine import LLM, RequestOutput, SamplingParams
 from engine.cuda_graphs.select import Selection
 from engine.inputs.records import RunEvent
 from engine.probe import Stage
@@ -71,22 +71,34 @@ def first_difference(case: Case, start: int, token_ids: tuple[int, ...]) -> int 
     return None
 
 
+def serve(llm: LLM, prompts: list[list[int]], params: list[SamplingParams], *, together: bool) -> list[RequestOutput]:
+    """Serve prompts one after the other, or in one continuous batch that a request joins at every step."""
+    if not together:
+        return [llm.generate([prompt], one)[0] for prompt, one in zip(prompts, params, strict=True)]
+    request_ids, outputs = [], []
+    for prompt, one in zip(prompts, params, strict=True):
+        request_ids.append(llm.submit(prompt, one))
+        outputs += llm.step()
+    while llm.has_unfinished:
+        outputs += llm.step()
+    by_id = {output.request_id: output for output in outputs}
+    return [by_id[request_id] for request_id in request_ids]
+
+
 def assert_equal_by_margin(llm: LLM, cases: list[Case], *, together: bool) -> int:
     """Run the cases, alone or in one continuous batch, and compare by margin. Returns the tokens compared."""
     starts = dict.fromkeys(range(len(cases)), 0)
     compared = 0
     while starts:
-        order = list(starts)
-        rounds = [order] if together else [[index] for index in order]
-        for indices in rounds:
-            prompts = [[*cases[i].prompt_ids, *cases[i].greedy_ids[: starts[i]]] for i in indices]
-            params = [SamplingParams(max_tokens=len(cases[i].greedy_ids) - starts[i], ignore_eos=True) for i in indices]
-            for index, output in zip(indices, llm.generate(prompts, params), strict=True):
-                assert output.finish_reason == "length", output.error
-                tie = first_difference(cases[index], starts[index], output.token_ids)
-                compared += (len(cases[index].greedy_ids) if tie is None else tie) - starts[index]
-                if tie is None or tie + 1 == len(cases[index].greedy_ids):
-                    del starts[index]
-                else:
-                    starts[index] = tie + 1
+        indices = list(starts)
+        prompts = [[*cases[i].prompt_ids, *cases[i].greedy_ids[: starts[i]]] for i in indices]
+        params = [SamplingParams(max_tokens=len(cases[i].greedy_ids) - starts[i], ignore_eos=True) for i in indices]
+        for index, output in zip(indices, serve(llm, prompts, params, together=together), strict=True):
+            assert output.finish_reason == "length", output.error
+            tie = first_difference(cases[index], starts[index], output.token_ids)
+            compared += (len(cases[index].greedy_ids) if tie is None else tie) - starts[index]
+            if tie is None or tie + 1 == len(cases[index].greedy_ids):
+                del starts[index]
+            else:
+                starts[index] = tie + 1
     return compared

@@ -24,11 +24,11 @@ class Row:
     padding: bool
     budget: int | None
 
-    def config(self, device: str, dtype: str = "float32") -> EngineConfig:
+    def config(self, device: str, dtype: str = "float32", max_seq_len: int = 128) -> EngineConfig:
         return EngineConfig(
             device=device,
             dtype=dtype,
-            max_seq_len=128,
+            max_seq_len=max_seq_len,
             attention_backend=self.backend,
             scheduler=SchedulerConfig(
                 max_batch_size=8, max_num_tokens=self.budget or 512, chunking=None if self.budget is None else "fcfs"
