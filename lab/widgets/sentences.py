@@ -154,6 +154,7 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "{n} {n|row|rows}, nothing packed: positions +1 in place, tokens by one gather ({g} generation, {p} padding).",
         "{n} 行，没有打包：位置原地加一，词元一次收集（解码 {g}、填充 {p}）。",
     ),
+    "rows.become": ("What becomes of them (next stage)", "它们的去处（下一阶段）"),
     "meta.eager": (
         "The eager metadata object …{obj} ({backend}): {contexts} {contexts|context|contexts}, {n} rows.",
         "eager 的元数据对象 …{obj}（{backend}）：{contexts} 个上下文，{n} 行。",

@@ -9,6 +9,7 @@ Does not: encode (``frames.py``), word (``strings.py``) or record anything, or i
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ _ESM_PARTS: Final = (
     "context",
     "main",
 )
+_COMMENT: Final = re.compile(r"(^|\s)// .*$")
 _FOLDER: Final = Path(__file__).parent / "esm"
 _ASKED: Final = "the session gave no step: it is finished, or the step failed and was undone"
 
@@ -67,12 +69,12 @@ def read_part(name: str) -> str:
 
 
 def join_esm() -> str:
-    """Join the parts to one module; comment lines and indentation stay behind, they are for the reader of the files."""
+    """Join the parts to one module; comments and indentation stay behind, they are for the reader of the files."""
     lines: list[str] = []
     for part in _ESM_PARTS:
         for line in read_part(part).splitlines():
-            code = line.strip()
-            if code and not code.startswith("//"):
+            code = _COMMENT.sub("", line).strip()
+            if code:
                 lines.append(code)
     return "\n".join(lines) + "\n"
 

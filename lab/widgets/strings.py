@@ -67,9 +67,9 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "stage.7": ("Run", "运行"),
     "stage.8": ("Sample", "采样"),
     "stage.9": ("Commit", "提交"),
-    "link.code": ("code", "代码"),
-    "link.article": ("article", "文章"),
-    "link.word": ("word", "术语"),
+    "link.code": ("code:", "代码："),
+    "link.article": ("article:", "文章："),
+    "link.word": ("word:", "术语："),
     # side
     "side.name": ("This step", "本步"),
     "side.path": ("Path of this step", "本步的路径"),

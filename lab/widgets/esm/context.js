@@ -15,6 +15,7 @@ class Context {
     this.seq = 0;
     this.localAlert = "";
     this.saveTimer = 0;
+    this.unsaved = {};
     this.repaint = () => {}; // main.js puts the real ones in
     this.focus = () => {};
     this.t = makeTranslator(() => this.model.get("words")[this.language] || {});
@@ -141,15 +142,22 @@ class Context {
   }
 
   set(changes) {
+    Object.assign(this.unsaved, changes);
     for (const [name, value] of Object.entries(changes)) this.model.set(name, value);
     // The browser is ahead of the kernel: it is told where we are, at most ten times a second.
     if (!this.saveTimer) {
       this.saveTimer = setTimeout(() => {
         this.saveTimer = 0;
+        this.unsaved = {};
         this.model.save_changes();
       }, 100);
     }
     this.repaint();
+  }
+
+  // The kernel echoes what it was told last. What was set since then stands, or a held key would step back now and then.
+  stayAhead() {
+    for (const [name, value] of Object.entries(this.unsaved)) if (this.model.get(name) !== value) this.model.set(name, value);
   }
 
   setOpen(name, isOpen) {

@@ -125,7 +125,7 @@ function sidePart(cx) {
     const root = h("button", { type: "button" }, name, word, bar.root);
     return { root, name, word, bar };
   });
-  const more = h("p", { class: "ss-note" });
+  const more = moreNote(cx);
   const title = h("h4");
   const hint = cx.label(h("p", { class: "ss-note" }), "side.hint");
   const journey = h("ol", { class: "ss-journey" });
@@ -133,7 +133,7 @@ function sidePart(cx) {
     const words_ = h("span");
     return { root: h("li", null, h("span", { class: "ss-no", text: String(at + 1) }), words_), words: words_ };
   });
-  const root = h("aside", { class: "ss-side" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more, title, hint, journey);
+  const root = h("aside", { class: "ss-side" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more.root, title, hint, journey);
   cx.named(root, "side.name");
 
   function paintPath(frame) {
@@ -175,8 +175,7 @@ function sidePart(cx) {
         setAttr(item.root, "aria-pressed", String(rid === cx.selected));
         item.bar.set(state.word === "later" ? 0 : (state.done + state.generated) / Math.max(1, request.prompt + (request.max || 0)));
       });
-      show(more, cx.store.order.length > shown.length);
-      setText(more, cx.t("more.requests", { n: cx.store.order.length - shown.length }));
+      more.paint(cx.store.order.length - shown.length);
       const follows = cx.selected >= 0 && !cx.hidden(at);
       show(hint, !follows);
       show(journey, follows);

@@ -5,8 +5,10 @@ function panelShell(cx) {
   const code = h("code");
   const article = h("span", { lang: "zh" });
   const word = h("span");
-  const links = h("dl", { class: "ss-links" }, h("div", null, cx.label(h("dt"), "link.code"), h("dd", null, code)), h("div", null, cx.label(h("dt"), "link.article"), h("dd", null, article)), h("div", null, cx.label(h("dt"), "link.word"), h("dd", null, word)));
-  const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel].map((make) => make(cx));
+  // No dl here: JupyterLab floats every dt.
+  const link = (id, node) => h("span", null, cx.label(h("span", { class: "ss-soft" }), id), " ", node);
+  const links = h("p", { class: "ss-links" }, link("link.code", code), link("link.article", article), link("link.word", word));
+  const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel].map((make) => make(cx, true));
   const locked = cx.label(h("p", { class: "ss-lead ss-locked" }), "predict.locked");
   const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked);
   const root = h("section", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("header", null, title, what), links, body);
@@ -145,7 +147,10 @@ async function render({ model, el }) {
   };
   view.root.addEventListener("keydown", (event) => guarded(() => onKey(cx, view, event)));
   view.root.addEventListener("click", (event) => guarded(() => onClick(cx, event)));
-  const onChange = () => cx.repaint();
+  const onChange = () => {
+    cx.stayAhead();
+    cx.repaint();
+  };
   const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "finished", "alert"];
   for (const trait of traits) model.on("change:" + trait, onChange);
   const onMessage = (message, buffers) => cx.receive(message, buffers);

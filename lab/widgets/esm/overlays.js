@@ -94,7 +94,7 @@ function sheetHead(cx, title, name) {
 }
 
 function helpPart(cx) {
-  const keys = h("dl", { class: "ss-keys" }, KEYS.flatMap(([keyNames, id]) => [h("dt", null, keyNames.split("  ").map((key) => h("kbd", { text: key }))), cx.label(h("dd"), id)]));
+  const keys = h("ul", { class: "ss-keys" }, KEYS.map(([keyNames, id]) => h("li", null, h("span", null, keyNames.split("  ").map((key) => h("kbd", { text: key }))), cx.label(h("span"), id))));
   const marks = h("ul", { class: "ss-helplist" }, ["help.colours", "help.stale", "help.changed", "help.follow", "help.time", "help.simulated"].map((id) => cx.label(h("li"), id)));
   const root = h("section", { class: "ss-sheet", role: "dialog", tabindex: "-1" }, sheetHead(cx, "help.title", "help"), h("div", { class: "ss-help" }, keys, marks));
   cx.named(root, "help.title");

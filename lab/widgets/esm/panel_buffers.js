@@ -65,6 +65,38 @@ function ribbon(cx) {
   };
 }
 
+// What the host packed is known without reading the device, in this step and in the one that left a stale row.
+function rowFacts(frame, wanted) {
+  let row = 0;
+  for (const group of frame.rows) {
+    if (wanted < row + group[5]) return { rid: group[1] === 3 ? null : group[0], kind: group[1], token: tokenInGroup(group, wanted - row), position: group[4] + wanted - row };
+    row += group[5];
+  }
+  return null;
+}
+
+function bufferLookup(cx, frame) {
+  return (name, row, live, origin) => {
+    const isTokens = name === "input_ids";
+    const isPositions = name === "position_ids";
+    if (row >= live) {
+      const old = origin && (isTokens || isPositions) ? cx.store.frameOf(origin[2]) : null;
+      const left = old ? rowFacts(old, row) : null;
+      return { value: left ? (isTokens ? left.token : left.position) : null, rid: null, kind: null };
+    }
+    const facts = isTokens || isPositions || name === "row_to_sequence" ? rowFacts(frame, row) : null;
+    if (!facts) return { value: valueOf(frame, name, row), rid: null, kind: null };
+    const value = isPositions ? facts.position : isTokens && facts.token >= 0 ? facts.token : null;
+    return { value, rid: facts.rid, kind: facts.kind };
+  };
+}
+
+function valueOf(frame, name, row) {
+  const columns = { kv_lens: frame.meta.kv, seq_lens: frame.meta.q, seq_slots: frame.meta.slots, gather_ids: frame.gid };
+  const column = columns[name];
+  return column && row < column.length ? column[row] : null;
+}
+
 function buffersPanel(cx) {
   const legend = h("p", { class: "ss-legend" });
   const samples = ["live", "kept", "stale", "spare", "empty"].map((state) => {
@@ -83,42 +115,10 @@ function buffersPanel(cx) {
   });
   const root = h("div", null, legend, marks, layers.map((layer) => layer.root));
 
-  // What the host packed is known without reading the device, in this step and in the one that left a stale row.
-  function rowFacts(frame, wanted) {
-    let row = 0;
-    for (const group of frame.rows) {
-      if (wanted < row + group[5]) return { rid: group[1] === 3 ? null : group[0], kind: group[1], token: tokenInGroup(group, wanted - row), position: group[4] + wanted - row };
-      row += group[5];
-    }
-    return null;
-  }
-
-  function lookupFor(frame) {
-    return (name, row, live, origin) => {
-      const isTokens = name === "input_ids";
-      const isPositions = name === "position_ids";
-      if (row >= live) {
-        const old = origin && (isTokens || isPositions) ? cx.store.frameOf(origin[2]) : null;
-        const left = old ? rowFacts(old, row) : null;
-        return { value: left ? (isTokens ? left.token : left.position) : null, rid: null, kind: null };
-      }
-      const facts = isTokens || isPositions || name === "row_to_sequence" ? rowFacts(frame, row) : null;
-      if (!facts) return { value: valueOf(frame, name, row), rid: null, kind: null };
-      const value = isPositions ? facts.position : isTokens && facts.token >= 0 ? facts.token : null;
-      return { value, rid: facts.rid, kind: facts.kind };
-    };
-  }
-
-  function valueOf(frame, name, row) {
-    const columns = { kv_lens: frame.meta.kv, seq_lens: frame.meta.q, seq_slots: frame.meta.slots, gather_ids: frame.gid };
-    const column = columns[name];
-    return column && row < column.length ? column[row] : null;
-  }
-
   return {
     root,
     paint(frame) {
-      const lookup = lookupFor(frame);
+      const lookup = bufferLookup(cx, frame);
       layers.forEach((layer, code) => {
         const entries = frame.buf.filter((entry) => LAYERS.indexOf(cx.store.buffers[entry[0]].layer) === code);
         show(layer.none, entries.length === 0);

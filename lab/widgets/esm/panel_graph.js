@@ -61,7 +61,7 @@ function padPanel(cx) {
       seat(shown, (item, at) => {
         const span = at < frame.path.n ? spans[at] : null;
         setAttr(item.root, "data-k", span ? KINDS[span[1]] : "P");
-        setText(item.root, span ? cx.store.name(span[0]) : cx.t("pad.dummy"));
+        setText(item.root, at === 31 && size > 32 ? `+${size - 31}` : span ? cx.store.name(span[0]) : cx.t("pad.dummy"));
         tagRequest(item.root, span ? span[0] : null);
       });
       show(promoted, frame.sch.prom.length > 0);

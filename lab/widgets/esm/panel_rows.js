@@ -1,5 +1,6 @@
 // Stages Pack and Metadata: the flat layout of the step, and the lengths and tables that attention reads.
 const ROWS_SHOWN = 64;
+const PACKED_INTO = ["input_ids", "position_ids"];
 const HEAD_TOKENS = 24; // a long chunk travels as its first 24 and last 8 tokens (frames.py)
 const TAIL_TOKENS = 8;
 
@@ -52,7 +53,7 @@ function layoutStrip(cx) {
   };
 }
 
-function rowsPanel(cx) {
+function rowsPanel(cx, withBuffers) {
   const summary = h("p", { class: "ss-lead" });
   const strip = layoutStrip(cx);
   const table = makeTable(cx, "cap.rows", ["col.row", "col.kind", "col.request", "col.token", "col.id", "col.position", "col.source", "col.head"], (item) => {
@@ -64,7 +65,10 @@ function rowsPanel(cx) {
   });
   setClass(table.root, "ss-dense", true);
   const more = h("p", { class: "ss-note" });
-  const root = h("div", null, summary, strip.root, table.root, more);
+  const list = h("div");
+  const ribbons = pool(list, () => ribbon(cx));
+  const become = h("div", null, cx.label(h("h4"), "rows.become"), list);
+  const root = h("div", null, summary, strip.root, table.root, more, withBuffers ? become : null);
 
   function paintLine(item, line, gathered) {
     const [rid, kind, source, slot, start] = line.group;
@@ -96,6 +100,11 @@ function rowsPanel(cx) {
       strip.paint(frame);
       table.rows(shown, (item, at) => paintLine(item, lines[at], gathered));
       show(more, lines.length > shown);
+      if (withBuffers) {
+        const lookup = bufferLookup(cx, frame);
+        const entries = frame.buf.filter((entry) => PACKED_INTO.includes(cx.store.buffers[entry[0]].name) && cx.store.buffers[entry[0]].layer === LAYERS[0]);
+        ribbons(entries.length, (item, at) => item.paint(frame, entries[at], lookup));
+      }
       setText(more, cx.t("more.rows", { n: lines.slice(shown).reduce((sum, line) => sum + (line.more || 1), 0) }));
     },
   };
@@ -134,7 +143,8 @@ function metadataPanel(cx) {
     item.extra = h("span", { class: "ss-soft" });
     item.cells[1].append(item.extra);
   });
-  const root = h("div", null, summary, lengths.root, tables.root, cx.label(h("p", { class: "ss-note" }), "meta.note"));
+  const more = moreNote(cx);
+  const root = h("div", null, summary, lengths.root, tables.root, more.root, cx.label(h("p", { class: "ss-note" }), "meta.note"));
   const nameOf = (frame, at) => (at >= frame.path.n && frame.pad ? "dummy" : cx.store.name(frame.meta.rid[at]));
 
   function paintTable(item, frame, at) {
@@ -180,6 +190,7 @@ function metadataPanel(cx) {
         item.bar.set(meta.cached[index], meta.q[index], longest);
       });
       tables.rows(shown, (item, index) => paintTable(item, frame, index));
+      more.paint(meta.rid.length - shown);
     },
   };
 }

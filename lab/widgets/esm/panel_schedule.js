@@ -1,5 +1,16 @@
 // Stages Schedule and Reserve: who runs, who waits and why, and which blocks that takes.
 
+function moreNote(cx) {
+  const root = h("p", { class: "ss-note" });
+  return {
+    root,
+    paint(n) {
+      show(root, n > 0);
+      setText(root, cx.t("more.requests", { n }));
+    },
+  };
+}
+
 function requestCell(cx, cell, rid) {
   setText(cell, cx.store.name(rid));
   setClass(cell, "ss-rid", true);
@@ -54,8 +65,8 @@ function schedulePanel(cx) {
   });
   const paused = h("p", { class: "ss-note" });
   const empty = cx.label(h("p", { class: "ss-note" }), "sch.nobody_waits");
-  const more = h("p", { class: "ss-note" });
-  const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more, waits.root, empty, paused);
+  const more = moreNote(cx);
+  const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more.root, waits.root, empty, paused);
 
   function paintRuns(frame) {
     const spans = frame.sch.spans;
@@ -75,8 +86,7 @@ function schedulePanel(cx) {
       setText(item.cells[3], count);
       setText(item.cells[4], count === 1 ? start : `${start}–${start + count - 1}`);
     });
-    show(more, spans.length > shown);
-    setText(more, cx.t("more.requests", { n: spans.length - shown }));
+    more.paint(spans.length - shown);
   }
 
   function paintWaits(frame) {
@@ -154,7 +164,8 @@ function reservePanel(cx) {
   });
   const none = cx.label(h("p", { class: "ss-note" }), "res.none");
   const map = poolMap(cx);
-  const root = h("div", null, h("div", { class: "ss-budgets" }, free.root), table.root, none, cx.label(h("h4"), "res.pool"), map.root);
+  const more = moreNote(cx);
+  const root = h("div", null, h("div", { class: "ss-budgets" }, free.root), table.root, more.root, none, cx.label(h("h4"), "res.pool"), map.root);
   return {
     root,
     paint(frame) {
@@ -166,6 +177,7 @@ function reservePanel(cx) {
       const credits = new Map(frame.res.cred);
       const spans = frame.sch.spans.slice(0, 40);
       show(none, frame.res.add.length === 0);
+      more.paint(frame.sch.spans.length - spans.length);
       table.rows(spans.length, (item, at) => {
         const rid = spans[at][0];
         const meta = frame.meta.rid.indexOf(rid);
