@@ -56,9 +56,9 @@ class NativeMetadata(PagedMetadata):
             key_blocks=key_blocks,
             value_blocks=value_blocks,
             scratch=self.scratch,
+            step_table=self.step_table,
             kv_lens=self.kv_lens,
             block_table=self.block_table,
-            run_blocks=self.run_blocks,
             row_to_sequence=self.row_to_sequence,
             query_start=self.query_start,
         )
@@ -75,9 +75,9 @@ class NativeBackend(AttentionBackend):
         self._stream = stream
         self._scratch: dict[int, torch.Tensor] = {}
         if spec.is_cuda:
-            from engine.ops.triton import paged_attention  # registers the CUDA kernels
+            from engine.ops.triton.paged_attention import register
 
-            paged_attention.register()
+            register()
 
     def make_metadata(self, storage: KVStorage, capacity: MetadataCapacity) -> NativeMetadata:
         """Allocate a metadata object. Valid: as long as the storage."""
@@ -85,12 +85,12 @@ class NativeBackend(AttentionBackend):
         return NativeMetadata(storage, capacity, spec=self._spec, stream=self._stream, scratch=scratch)
 
     def _scratch_for(self, storage: KVStorage, capacity: MetadataCapacity) -> torch.Tensor:
-        """Scratch that holds the whole table, [2, cells]; the CUDA kernels need none."""
+        """Scratch that holds keys and values of the whole table; the CUDA kernels need none."""
         tokens = capacity.max_num_sequences * capacity.max_blocks_per_seq * capacity.tokens_per_block
-        cells = 1 if self._spec.is_cuda else tokens * storage.num_kv_heads * storage.head_size
+        cells = 1 if self._spec.is_cuda else 2 * tokens * storage.num_kv_heads * storage.head_size
         if cells not in self._scratch:
             held = [scratch for size, scratch in self._scratch.items() if size >= cells]
             if held:
                 return held[0]
-            self._scratch[cells] = torch.empty(2, cells, dtype=storage.blocks.dtype, device=self._spec.torch_device)
+            self._scratch[cells] = torch.empty(cells, dtype=storage.blocks.dtype, device=self._spec.torch_device)
         return self._scratch[cells]

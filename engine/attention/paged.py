@@ -23,14 +23,15 @@ from engine.device import DeviceSpec, PinnedRing, Stream
 from engine.errors import CapacityError
 from engine.kv_cache.storage import KVStorage
 
-_NAMES: Final = ("kv_lens", "seq_lens", "block_table", "row_to_sequence", "query_start", "run_blocks")
+_NAMES: Final[tuple[str, ...]] = ("kv_lens", "query_start", "run_blocks", "block_table", "seq_lens", "row_to_sequence")
 
 
 class PagedMetadata(AttentionMetadata, abc.ABC):
     """Lengths and tables of one step, written in place.
 
     Shapes: those of ``AttentionMetadata``, and run_blocks [S] int32: how many leading blocks of each table follow
-    one another in the pool, so that a kernel may read them as one stretch.
+    one another in the pool, so that a kernel may read them as one stretch. All are views of ``step_table`` (order:
+    kv_lens, query_start, run_blocks, block_table, seq_lens, row_to_sequence), so that a host kernel reads them at once.
     """
 
     def __init__(self, storage: KVStorage, capacity: MetadataCapacity, *, spec: DeviceSpec, stream: Stream) -> None:
@@ -39,9 +40,9 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self.storage = storage
         self._stream = stream
         S, N, W = capacity.max_num_sequences, capacity.max_num_tokens, capacity.max_blocks_per_seq
-        sizes = {"kv_lens": S, "seq_lens": S, "block_table": S * W, "row_to_sequence": N, "query_start": S + 1}
-        sizes["run_blocks"] = S
-        flat = {name: torch.zeros(sizes[name], dtype=torch.int32, device=spec.torch_device) for name in _NAMES}
+        sizes = dict(zip(_NAMES, (S, S + 1, S, S * W, S, N), strict=True))
+        self.step_table = torch.zeros(sum(sizes.values()), dtype=torch.int32, device=spec.torch_device)
+        flat = dict(zip(_NAMES, self.step_table.split(list(sizes.values())), strict=True))
         self._flat = flat
         self.kv_lens, self.seq_lens = flat["kv_lens"], flat["seq_lens"]
         self.block_table = flat["block_table"].view(S, W)

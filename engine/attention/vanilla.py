@@ -139,7 +139,7 @@ class VanillaBackend(AttentionBackend):
 
 
 def _equal_groups(seq_lens: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    """Runs of neighbouring sequences with equally many rows: (first sequence, sequences, rows each)."""
+    """List runs of neighbouring sequences with equally many rows: (first sequence, sequences, rows each)."""
     groups: list[tuple[int, int, int]] = []
     first = 0
     for rows, run in itertools.groupby(seq_lens):

@@ -33,7 +33,12 @@ def gated_mlp_reference(
 
 
 def _gated_mlp_out(
-    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None, *, out: torch.Tensor
+    x: torch.Tensor,
+    gate_up: torch.Tensor,
+    down: torch.Tensor,
+    residual: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor,
 ) -> torch.Tensor:
     if not uses_columns(gate_up):
         return out.copy_(gated_mlp_reference(x, gate_up, down, residual))
@@ -43,7 +48,9 @@ def _gated_mlp_out(
     return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
 
 
-def _gated_mlp(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+def _gated_mlp(
+    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None
+) -> torch.Tensor:
     if not uses_columns(gate_up):
         return gated_mlp_reference(x, gate_up, down, residual)
     return _gated_mlp_out(x, gate_up, down, residual, out=x.new_empty(x.shape[0], down.shape[0]))
@@ -56,7 +63,12 @@ def _gated_mlp_fake(
 
 
 def _gated_mlp_out_fake(
-    x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, residual: torch.Tensor | None = None, *, out: torch.Tensor
+    x: torch.Tensor,
+    gate_up: torch.Tensor,
+    down: torch.Tensor,
+    residual: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor,
 ) -> torch.Tensor:
     return out
 

@@ -1,15 +1,14 @@
 """Paged attention as one mutating op: write the step's keys and values into the pool, then attend causally.
 
     stepscope::paged_attention_(out!, query, key, value, positions, *, key_blocks!, value_blocks!, scratch!,
-                                kv_lens, block_table, run_blocks, row_to_sequence, query_start) -> ()
+                                step_table, kv_lens, block_table, row_to_sequence, query_start) -> ()
 
 Everything that depends on lengths is read from device tensors inside the op, so one graph serves all lengths; being
 a mutation it is recorded, not run, during capture. ``scratch`` belongs to the op: its contents mean nothing before
 or after a call.
 
-How the CPU implementation is fast (numbers in LOG.md): the query heads of one key head are treated as rows of one
-small matrix product; a sequence whose blocks follow one another in the pool is read as a view, per sequence; the
-scattered sequences of the step are gathered block by block into ``scratch`` and attended in one call.
+The CPU implementation treats the query heads of one key head as rows of one small product, and reads neighbouring
+blocks in place or gathers scattered ones (``paged_attention_plan.py`` decides, ``paged_attention_cpu.py`` runs).
 
 Does not: reserve blocks, apply rope, or know a layer. The CUDA implementation is ``ops/triton/paged_attention.py``.
 Source: the paged attention of vLLM; treating grouped heads as rows is common practice for grouped-query decoding.
@@ -23,8 +22,8 @@ from engine.ops.paged_attention_cpu import attend_rows
 
 SCHEMA: Final = (
     "paged_attention_(Tensor(a!) out, Tensor query, Tensor key, Tensor value, Tensor positions, *, "
-    "Tensor(b!) key_blocks, Tensor(c!) value_blocks, Tensor(d!) scratch, Tensor kv_lens, Tensor block_table, "
-    "Tensor run_blocks, Tensor row_to_sequence, Tensor query_start) -> ()"
+    "Tensor(b!) key_blocks, Tensor(c!) value_blocks, Tensor(d!) scratch, Tensor step_table, Tensor kv_lens, "
+    "Tensor block_table, Tensor row_to_sequence, Tensor query_start) -> ()"
 )
 
 LIBRARY: Final = torch.library.Library("stepscope", "FRAGMENT")

@@ -91,7 +91,11 @@ class World:
     def rows(self, row_counts: list[int]):
         """New rows: query, key, value, positions; the sequences grow by them."""
         N = sum(row_counts)
-        query, key, value = self.random(N, self.H, self.D), self.random(N, self.G, self.D), self.random(N, self.G, self.D)
+        query, key, value = (
+            self.random(N, self.H, self.D),
+            self.random(N, self.G, self.D),
+            self.random(N, self.G, self.D),
+        )
         positions, at = [], 0
         for sequence, count in zip(self.sequences, row_counts, strict=False):
             positions += range(sequence.length, sequence.length + count)

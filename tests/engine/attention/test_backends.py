@@ -2,9 +2,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.attention.paged_world import World
 
 from engine.device import LaggedStream
+from tests.engine.attention.paged_world import World
 
 BACKENDS = ["vanilla", "native"]
 
