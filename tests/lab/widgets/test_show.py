@@ -1,18 +1,13 @@
 """show, in a notebook and in the static profile."""
 
-import base64
-import re
-import zlib
-
 import IPython.display
 import pytest
 
 from engine.errors import ConfigError
 from lab.trace import Trace
-from lab.widgets import static
 from lab.widgets.show import show
 from lab.widgets.stepper import Stepper
-from tests.lab.sample_steps import decode_step, sample_header, sample_trace
+from tests.lab.sample_steps import sample_header, sample_trace
 
 
 @pytest.fixture
@@ -56,39 +51,6 @@ def test_the_static_profile_leaves_a_picture_a_table_and_a_page(published, monke
     assert '<th scope="row">▸ 2</th>' in published[1]["text/html"]
     assert published[2]["text/html"].startswith('<iframe title="Step viewer" srcdoc="')
     assert all(len(str(data)) < 300_000 for data in published)
-
-
-def test_the_picture_is_a_png_with_every_path_in_its_colour():
-    data = static.make_picture(sample_trace(6), 2)
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    pixels = zlib.decompress(data[data.index(b"IDAT") + 4 :])
-    assert len(pixels) == 150 * (1 + 920 * 3)
-    assert bytes((0, 114, 178)) * 3 in pixels
-    assert bytes((0, 158, 115)) * 3 in pixels
-
-
-def test_a_page_holds_its_trace_and_asks_for_nothing(full_trace):
-    page = static.make_page(full_trace, step=1, lang="zh", dark=True)
-    assert 'data-jp-theme-light="false"' in page
-    assert '<html lang="zh">' in page
-    assert set(re.findall(r"https?://[^\"' ]*", page)) <= {"http://www.w3.org/2000/svg"}
-    trace = base64.b64decode(re.search(r'"trace": "([^"]+)"', page)[1])
-    assert zlib.decompress(trace).startswith(b'{"header":')
-
-
-def test_text_of_a_trace_cannot_close_the_script():
-    header = sample_header()
-    page = static.make_page(Trace(header, [decode_step(1)]), alert="</script><b>")
-    assert "</script><b>" not in page
-
-
-def test_a_long_trace_is_cut_around_the_chosen_step():
-    trace = Trace(sample_header(), [decode_step(i, batch=1) for i in range(500)])
-    part, index = static.window(trace, 400)
-    assert len(part.steps) == static.MAX_STEPS
-    assert part.steps[index].step == 400
-    assert static.window(trace, 0)[1] == 0
-    assert static.window(trace, 499)[1] == static.MAX_STEPS - 1
 
 
 def test_what_cannot_be_shown_is_said(published):

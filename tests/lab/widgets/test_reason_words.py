@@ -1,0 +1,27 @@
+"""The stepper says of a reason what lab/reasons.py says, in both languages."""
+
+import pytest
+
+from engine.reasons import DeferralReason, FallOff
+from lab import reasons
+from lab.widgets.reason_words import REASON_WORDS
+from lab.widgets.strings import LANGUAGES, translate
+
+NUMBERS = {"requests": 9, "bucket": 8, "largest": 8, "contexts": 2, "mode": "full", "captured": "greedy"}
+
+
+@pytest.mark.parametrize("reason", list(FallOff))
+def test_a_fall_off_has_its_sentence_its_fix_and_its_condition(reason):
+    for language in LANGUAGES:
+        assert translate(f"why.{reason}", NUMBERS, language) == reasons.sentence(reason, language, **NUMBERS)
+        fix = reasons.fix(reason, language, **NUMBERS)
+        assert translate(f"fix.{reason}", NUMBERS, language) == (fix or f"fix.{reason}")
+    assert (f"fix.{reason}" in REASON_WORDS) == (reasons.row_of(reason).fix is not None)
+    assert f"cond.{reason}" in REASON_WORDS
+    assert REASON_WORDS[f"note.{reason}"][0].startswith(reasons.row_of(reason).section)
+
+
+@pytest.mark.parametrize("reason", list(DeferralReason))
+def test_a_deferral_has_its_clause(reason):
+    for language in LANGUAGES:
+        assert translate(f"defer.{reason}", {}, language) == reasons.reason_sentence(reason, language)
