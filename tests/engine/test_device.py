@@ -39,7 +39,7 @@ def two_gpus(monkeypatch):
 
 
 def test_a_cpu_resolves_to_float32():
-    assert CPU == device.DeviceSpec(torch.device("cpu"), torch.float32, is_cuda=False)
+    assert device.DeviceSpec(torch.device("cpu"), torch.float32, is_cuda=False) == CPU
 
 
 def test_auto_without_cuda_is_the_cpu(no_cuda):

@@ -1,5 +1,7 @@
 """Buckets: the default lists, and the cut to what a step can hold."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ def test_every_list_ascends_without_duplicates_and_ends_at_the_limit(limit, padd
 @given(st.integers(1, 3000))
 def test_padding_never_adds_more_than_the_batch_or_sixty_four_rows(limit):
     sizes = default_batch_sizes(limit, padding=True)
-    for small, large in zip(sizes, sizes[1:], strict=False):
+    for small, large in itertools.pairwise(sizes):
         assert large - small - 1 < max(small, 4)
         assert large - small <= 64
 

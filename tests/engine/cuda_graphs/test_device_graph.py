@@ -1,7 +1,7 @@
 """The seam of graphs: outputs are rebuilt whatever holds them, and a CPU gets the tape."""
 
-import collections
 import dataclasses
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -19,7 +19,9 @@ class Outputs:
     note: str = "kept"
 
 
-Pair = collections.namedtuple("Pair", "first second")
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: int
 
 
 def test_tensors_are_replaced_in_every_container_and_nothing_else_is():

@@ -160,7 +160,9 @@ def test_a_warm_up_batch_is_all_or_nothing_and_temporary(prompt_lens, is_context
         with dummies.warm_up_batch(prompt_lens, is_context=is_context) as batch:
             ids = {span.request_id for span in batch.spans}
             assert len(ids | {padding.request_id}) == len(prompt_lens) + 1
-            assert all(span.request.is_dummy and span.end == n for span, n in zip(batch.spans, prompt_lens, strict=True))
+            assert all(
+                span.request.is_dummy and span.end == n for span, n in zip(batch.spans, prompt_lens, strict=True)
+            )
             assert batch.num_tokens == (sum(prompt_lens) if is_context else len(prompt_lens))
             assert len(batch.scheduled.context_requests) == (len(prompt_lens) if is_context else 0)
             host = pack(batch, resources.kv_cache.block_table)

@@ -179,9 +179,7 @@ def test_a_metadata_tensor_that_appeared_after_capture_is_refused(world):
 
 def test_rebound_statics_are_refused(world):
     key = world.capture(3)
-    world.runner.statics = dataclasses.replace(
-        world.runner.statics, input_ids=torch.ones(8, dtype=torch.int32)
-    )
+    world.runner.statics = dataclasses.replace(world.runner.statics, input_ids=torch.ones(8, dtype=torch.int32))
     assert "address of statics.input_ids" in _refusal(world, key, world.inputs(key, [1, 2, 3]))
 
 
