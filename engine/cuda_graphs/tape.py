@@ -131,6 +131,11 @@ class _Recorder(TorchDispatchMode):
         self._registry = registry
         self._shapes = shapes
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Spare every operation a detour through torch's compiler: nothing is compiled in here."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -147,8 +152,9 @@ class _Recorder(TorchDispatchMode):
 
     def _record(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self._require_device_memory(func, args, kwargs)
-        results = self._shapes.propagate(func, args, kwargs)
-        if all(result.alias_info is not None for result in schema_of(func).returns):  # it returns what it writes
+        is_out_form = any(argument.is_out for argument in schema_of(func).arguments)
+        results = () if _is_in_place(func) and not is_out_form else self._shapes.propagate(func, args, kwargs)
+        if _is_in_place(func):
             self.calls.append(functools.partial(func, *self._aliases(args), **self._aliases(kwargs)))
             return _written_arguments(func, args, kwargs)
         outputs = map_leaves(results, TensorShape, lambda s: self._arena.allocate(s.size, s.stride, s.dtype))
@@ -165,6 +171,11 @@ class _Recorder(TorchDispatchMode):
                 shape, dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
                 why = f"it uses a {dtype} tensor of shape {shape} that is not registered as device memory"
                 refuse(str(func), why, "make it on the device before capture and register it")
+
+
+def _is_in_place(func: OpOverload) -> bool:
+    """Whether it returns nothing but what it writes, so that there is no shape to ask for."""
+    return all(result.alias_info is not None for result in schema_of(func).returns)
 
 
 def _written_arguments(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
