@@ -121,7 +121,6 @@ def attend_tiles(
     first_row = begin + (tile - (begin // BQ + sequence)) * BQ
     if first_row >= end:
         return
-
     m = tl.arange(0, BM)
     d = tl.arange(0, DP)
     row = first_row + m // R
@@ -133,7 +132,6 @@ def attend_tiles(
     last = tl.max(position, axis=0)
     query_at = query_ptr + row[:, None] * query_stride_n + head[:, None] * query_stride_h + d[None, :]
     query = tl.load(query_at, mask=inside[:, None] & in_head[None, :], other=0.0)
-
     best = tl.full([BM], float("-inf"), dtype=tl.float32)
     total = tl.zeros([BM], dtype=tl.float32)
     acc = tl.zeros([BM, DP], dtype=tl.float32)
@@ -142,16 +140,16 @@ def attend_tiles(
         seen = token <= last
         block = tl.load(table_ptr + sequence * table_stride + token // SIZE, mask=seen, other=0).to(tl.int64)
         place = g * kv_stride_g + block * kv_stride_j + (token % SIZE) * kv_stride_i
-        key_at = key_blocks_ptr + place[None, :] + d[:, None]
-        key = tl.load(key_at, mask=seen[None, :] & in_head[:, None], other=0.0)
+        key = tl.load(key_blocks_ptr + place[None, :] + d[:, None], mask=seen[None, :] & in_head[:, None], other=0.0)
         scores = tl.dot(query, key, input_precision="ieee") * scale
         scores = tl.where(token[None, :] <= position[:, None], scores, float("-inf"))
         peak = tl.maximum(best, tl.max(scores, axis=1))
         shift = tl.where(peak == float("-inf"), 0.0, peak)  # a row that saw nothing yet: exp(-inf), not NaN
         weights = tl.exp(scores - shift[:, None])
         decay = tl.exp(best - shift)
-        value_at = value_blocks_ptr + place[:, None] + d[None, :]
-        value = tl.load(value_at, mask=seen[:, None] & in_head[None, :], other=0.0)
+        value = tl.load(
+            value_blocks_ptr + place[:, None] + d[None, :], mask=seen[:, None] & in_head[None, :], other=0.0
+        )
         total = total * decay + tl.sum(weights, axis=1)
         acc = acc * decay[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
         best = peak

@@ -1,10 +1,13 @@
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.device import LaggedStream
-from tests.engine.attention.paged_world import World
+from engine.ops import paged_attention_cpu
+from tests.engine.attention.paged_world import CPU, World
 
 BACKENDS = ["vanilla", "native"]
 
@@ -90,6 +93,28 @@ def test_rows_of_padding_tokens_write_nothing_and_give_zeros(backend):
     assert not got[3:].any()
     torch.testing.assert_close(world.storage.layer(0)[0][:, 0, :3].transpose(0, 1), key)
     assert not (world.storage.layer(0)[0][:, : world.storage.num_blocks] == 9.0).any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bfloat16_pools_attend_within_their_precision(backend):
+    world = World(backend, spec=dataclasses.replace(CPU, dtype=torch.bfloat16))
+    world.storage.blocks.fill_(float("nan"))
+    world.scatter(3)
+    metadata = world.metadata()
+    for counts in ([5, 2, 1], [1, 1, 1], [3, 1, 2]):
+        got, expected = world.run(metadata, counts)
+        torch.testing.assert_close(got, expected, atol=2e-2, rtol=2e-2)
+
+
+def test_a_long_row_over_neighbouring_blocks_is_read_in_place(monkeypatch):
+    world = World("native", size=64, width=8)
+    for index in range(3):
+        world.add(tuple(range(index * 8, index * 8 + 8)))
+    metadata = world.metadata(rows=1200)
+    close(*world.run(metadata, [400, 300, 5]))
+    monkeypatch.setattr(paged_attention_cpu, "_gather", None)  # row 2 is short, so leave it out
+    world.sequences.pop()
+    close(*world.run(metadata, [1, 1]))
 
 
 def test_both_backends_write_the_same_blocks():
