@@ -124,5 +124,9 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "~ simulated: the CPU tape stands for the graph; read contents and addresses, not speed.",
         "~ 模拟：CPU 磁带代替图；看内容和地址，不看速度。",
     ),
+    "live.silent": (
+        "No answer from the kernel for {seconds} s: it is busy, or it was restarted and this cell has to run again.",
+        "内核 {seconds} 秒没有回应：它正忙，或者已重启，需要重新运行这个单元格。",
+    ),
     "live.gone": ("the run is over: no request is left", "运行已结束：没有剩余请求"),
 }

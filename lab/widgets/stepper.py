@@ -214,10 +214,10 @@ class Stepper(anywidget.AnyWidget):
         """Show an error of a callback in the widget, where a notebook would lose it; raise it again under test."""
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
             self.alert = f"{type(error).__name__}: {error}"
             self.send({"type": "error", "view": content.get("view"), "seq": content.get("seq"), "text": self.alert})
-            if "PYTEST_CURRENT_TEST" in os.environ:
+            if "PYTEST_CURRENT_TEST" in os.environ or not isinstance(error, Exception):  # an interrupt goes on
                 raise
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

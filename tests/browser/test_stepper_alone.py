@@ -244,6 +244,15 @@ def test_live_frames_are_appended_and_a_late_answer_changes_nothing(page_over, t
     assert page.locator('[role="alert"]:visible').inner_text() == "! RuntimeError: gone"
 
 
+def test_a_kernel_that_never_answers_is_said(page_over, trace):
+    page = page_over(trace, is_live=True)
+    page.clock.install()
+    focus(page)
+    page.keyboard.press("r")
+    page.clock.run_for(61_000)
+    assert "No answer from the kernel for 60 s" in page.locator('[role="alert"]').inner_text()
+
+
 def test_a_live_session_without_steps_offers_its_first(page_over, trace):
     page = page_over(Trace(trace.header, []), is_live=True)
     assert page.locator(".ss-go").is_visible()

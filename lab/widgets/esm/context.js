@@ -1,6 +1,7 @@
 // The context that every part shares: words, state (kept in traits, so that a moved cell or a second view keeps it),
 // and the actions that change it.
 const STAGE_COUNT = 10;
+const PATIENCE = 60000; // milliseconds: a step of a large model takes its time, a restarted kernel never answers
 
 class Context {
   constructor(model, store) {
@@ -194,6 +195,11 @@ class Context {
     this.busy = true;
     this.seq += 1;
     this.localAlert = "";
+    this.waiting = setTimeout(() => {
+      this.busy = false;
+      this.localAlert = this.t("live.silent", { seconds: PATIENCE / 1000 });
+      this.repaint();
+    }, PATIENCE);
     this.model.send({ type: "run", view: this.id, seq: this.seq, have: this.lastStep() });
     this.repaint();
   }
@@ -210,7 +216,10 @@ class Context {
       if (isMine && this.store.length > before && message.jump) this.set({ step: this.store.length - 1 });
     }
     if (message.type === "error" && isMine) this.localAlert = message.text;
-    if (isMine) this.busy = false;
+    if (isMine) {
+      this.busy = false;
+      clearTimeout(this.waiting);
+    }
     this.repaint();
   }
 }

@@ -169,6 +169,7 @@ async function render({ model, el }) {
     closed = true;
     cancelAnimationFrame(pending);
     clearTimeout(cx.saveTimer);
+    clearTimeout(cx.waiting);
     view.parts.say.stop();
     observer.disconnect();
     for (const trait of traits) model.off("change:" + trait, onChange);

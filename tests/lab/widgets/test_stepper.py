@@ -27,7 +27,7 @@ class Plan:
     def __init__(self, total, done=1):
         self.total = total
         self.steps = [eager_step(0)][:done]
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     @property
     def trace(self):
@@ -167,6 +167,16 @@ def test_in_a_notebook_the_error_stays_in_the_widget(live, monkeypatch):
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     ask(widget, have=0)
     assert widget.alert == "RuntimeError: the device is gone"
+
+
+def test_an_interrupt_frees_the_view_and_goes_on(live, monkeypatch):
+    widget, sent = live
+    widget._session.error = KeyboardInterrupt()
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    with pytest.raises(KeyboardInterrupt):
+        ask(widget, have=0)
+    assert sent.messages[-1][0]["type"] == "error"
+    assert widget.num_steps == 1
 
 
 def test_the_alert_goes_when_the_next_step_works(live):
