@@ -11,12 +11,15 @@ pool and the weak outputs are TensorRT-LLM's.
 import abc
 import dataclasses
 import gc
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import torch
 
 from engine.device import DeviceRegistry, DeviceSpec
+from engine.errors import CaptureRefusedError
 
 T = TypeVar("T")
 
@@ -95,30 +98,38 @@ class CudaGraphBackend(GraphBackend):
     def __init__(self, spec: DeviceSpec) -> None:
         """Ask for a pool; it holds no memory yet."""
         self._device = spec.torch_device
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pools = [torch.cuda.graph_pool_handle()]  # a failed capture spoils the last one
         self._graphs: list[torch.cuda.CUDAGraph] = []
         self._pool_bytes = 0  # asked for once a capture: the answer takes a walk through the allocator
 
     def capture(self, fn: Callable[[], T]) -> CapturedGraph[T]:
         """Record fn on a side stream."""
+        stream = torch.cuda.current_stream(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.no_grad(), torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool):
-            outputs = fn()
+        try:
+            with torch.no_grad(), torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pools[-1]):
+                outputs = fn()
+        except RuntimeError as error:
+            # When the end of a capture fails, torch leaves its side stream current and the pool recording.
+            torch.cuda.set_stream(stream)
+            self._pools.append(torch.cuda.graph_pool_handle())
+            _refuse_if_cuda_did(error)
+            raise
         self._graphs.append(graph)
         # Strong references to outputs would keep their memory from the graphs that are captured next.
         borrowed = map_tensors(outputs, _borrow)
         del outputs
-        before, self._pool_bytes = self._pool_bytes, self._measure_pool()
+        before, self._pool_bytes = self._pool_bytes, self._measure_pools()
         return _CudaGraph(graph, borrowed, self._pool_bytes - before)
 
     @property
     def pool_bytes(self) -> int:
-        """Bytes of the segments that the caching allocator keeps for this pool, as of the last capture."""
+        """Bytes of the segments that the caching allocator keeps for the pool, as of the last capture."""
         return self._pool_bytes
 
-    def _measure_pool(self) -> int:
+    def _measure_pools(self) -> int:
         segments = cast("list[dict[str, Any]]", torch.cuda.memory_snapshot())
-        return sum(segment["total_size"] for segment in segments if tuple(segment["segment_pool_id"]) == self._pool)
+        return sum(segment["total_size"] for segment in segments if tuple(segment["segment_pool_id"]) in self._pools)
 
     def release(self) -> None:
         """Reset the graphs, so that their memory goes back to the allocator."""
@@ -128,7 +139,21 @@ class CudaGraphBackend(GraphBackend):
         self._graphs.clear()
         self._pool_bytes = 0
         gc.collect()
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pools = [torch.cuda.graph_pool_handle()]
+
+
+def _refuse_if_cuda_did(error: BaseException) -> None:
+    """Turn CUDA's refusal to capture into ours, with the line that caused it; leave other errors alone."""
+    if "captur" not in str(error):
+        return
+    first = error
+    while first.__context__ is not None:  # the end of a capture that went wrong raises over what went wrong
+        first = first.__context__
+    torch_folder = str(Path(torch.__file__).parent)
+    frames = [f for f in traceback.extract_tb(first.__traceback__) if not f.filename.startswith(torch_folder)]
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
+    message = f"the operation at {where} cannot be captured: {str(first).splitlines()[0]}"
+    raise CaptureRefusedError(message) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
