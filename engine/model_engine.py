@@ -192,10 +192,12 @@ def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) ->
     affordable = int(free_memory(spec) * share) // bytes_per_block
     num_blocks = cache.num_blocks or min(config.scheduler.max_batch_size * per_sequence, affordable)
     if num_blocks < per_sequence:
+        holds = num_blocks * cache.tokens_per_block
+        instead = f"EngineConfig(max_seq_len={holds}) or less" if holds > 1 else "free some memory"
         message = (
             f"the KV pool must hold one sequence of max_seq_len={config.max_seq_len}, which needs {per_sequence} "
             f"blocks of {cache.tokens_per_block} tokens, got {num_blocks}; set "
-            f"KVCacheConfig(num_blocks={per_sequence}) or EngineConfig(max_seq_len={num_blocks * cache.tokens_per_block}) or less"
+            f"KVCacheConfig(num_blocks={per_sequence}) or {instead}"
         )
         raise ConfigError(message)
     return num_blocks
@@ -207,21 +209,7 @@ def build_decoder_engine(
     """Allocate everything with a fixed address, once, and wire it; nothing is captured before ``warmup``."""
     model, limits = loaded.config, config.scheduler
     stream, registry = make_stream(spec, lag=stream_lag), DeviceRegistry()
-    num_blocks = size_kv_cache(config, model, spec) + 1  # one for the padding dummy
-    resources = ResourceManager(
-        KVCacheManager(
-            num_blocks=num_blocks, tokens_per_block=config.kv_cache.tokens_per_block, max_seq_len=config.max_seq_len
-        ),
-        SeqSlotManager(limits.max_batch_size + 1),
-    )
-    storage = KVStorage.allocate(
-        num_layers=model.num_layers,
-        num_blocks=num_blocks,
-        tokens_per_block=config.kv_cache.tokens_per_block,
-        num_kv_heads=model.num_kv_heads,
-        head_size=model.head_size,
-        spec=spec,
-    )
+    resources, storage = _build_cache(config, model, spec)
     for name, tensor in (*storage.tensors().items(), *loaded.model.state_dict(keep_vars=True).items()):
         registry.register(name, tensor)
     for name, tensor in loaded.model.named_buffers():
@@ -234,29 +222,24 @@ def build_decoder_engine(
     buffers = DecoderInputBuffers.allocate(
         max_num_tokens=limits.max_num_tokens, max_num_sequences=limits.max_batch_size, spec=spec, registry=registry
     )
+    graphs = CUDAGraphRunner(
+        make_graph_backend(spec, registry),
+        stream=stream,
+        spec=spec,
+        registry=registry,
+        max_num_tokens=max(buckets, default=1),
+        strict=config.cuda_graph.strict_buffers,
+    )
     parts = DecoderParts(
         model=loaded.model,
         sampler=sampler,
         preparer=DecoderInputPreparer(buffers, stream, spec),
-        graphs=CUDAGraphRunner(
-            make_graph_backend(spec, registry),
-            stream=stream,
-            spec=spec,
-            registry=registry,
-            max_num_tokens=max(buckets, default=1),
-            strict=config.cuda_graph.strict_buffers,
-        ),
+        graphs=graphs,
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
         key_metadata={bucket: make_metadata(bucket, bucket, is_cuda_graph=True) for bucket in buckets},
         stream=stream,
     )
-    runner_config = DecoderRunnerConfig(
-        max_batch_size=limits.max_batch_size,
-        buckets=buckets,
-        graphs_enabled=config.cuda_graph.enabled,
-        padding_enabled=config.cuda_graph.enable_padding,
-    )
-    runner = DecoderRunner(parts, runner_config, decisions)
+    runner = DecoderRunner(parts, _runner_config(config, buckets), decisions)
     model_engine = PyTorchModelEngine(runner, max_num_sequences=limits.max_batch_size)
     return DecoderEngine(
         model_engine=model_engine,
@@ -266,7 +249,35 @@ def build_decoder_engine(
         storage=storage,
         buckets=buckets,
         input_buffers=buffers,
-        graph_statics=parts.graphs.statics,
+        graph_statics=graphs.statics,
+    )
+
+
+def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> tuple[ResourceManager, KVStorage]:
+    """Size the pool, then make its ledger and its tensors; the padding dummy gets a block and a slot of its own."""
+    tokens_per_block = config.kv_cache.tokens_per_block
+    num_blocks = size_kv_cache(config, model, spec) + 1
+    resources = ResourceManager(
+        KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=config.max_seq_len),
+        SeqSlotManager(config.scheduler.max_batch_size + 1),
+    )
+    storage = KVStorage.allocate(
+        num_layers=model.num_layers,
+        num_blocks=num_blocks,
+        tokens_per_block=tokens_per_block,
+        num_kv_heads=model.num_kv_heads,
+        head_size=model.head_size,
+        spec=spec,
+    )
+    return resources, storage
+
+
+def _runner_config(config: EngineConfig, buckets: tuple[int, ...]) -> DecoderRunnerConfig:
+    return DecoderRunnerConfig(
+        max_batch_size=config.scheduler.max_batch_size,
+        buckets=buckets,
+        graphs_enabled=config.cuda_graph.enabled,
+        padding_enabled=config.cuda_graph.enable_padding,
     )
 
 
