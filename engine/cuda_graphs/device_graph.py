@@ -1,82 +1,27 @@
-"""Device graphs behind one seam: capture a callable once, replay its kernels at the captured addresses.
+"""CUDA's graph backend, and the choice of the machine's: CUDA graphs, or the tape where there is no GPU.
 
-Two backends: CUDA's own graphs here, and a tape for machines without a GPU in ``tape.py``, which has the same rules
-and never the same speed. All graphs of a backend share one memory pool. Capture computes nothing. A graph's outputs
-are *borrowed* from the pool: once another graph replays, they are dead.
+A graph records into a private pool of the caching allocator. Its outputs are made weak, so that the next capture may
+reuse their memory; CUDA's own refusals come out as ours, with the line that caused them.
 
-Does not: know keys, buckets, inputs or when to capture (``runner.py``). Source: torch.cuda.CUDAGraph; the shared
-pool and the weak outputs are TensorRT-LLM's.
+Does not: know keys, buckets or inputs (``runner.py``). Source: torch.cuda.CUDAGraph; the weak outputs are
+TensorRT-LLM's.
 """
 
-import abc
 import dataclasses
 import gc
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
+from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, map_tensors
+from engine.cuda_graphs.tape import TapeBackend
 from engine.device import DeviceRegistry, DeviceSpec
 from engine.errors import CaptureRefusedError
 
 T = TypeVar("T")
-
-
-def map_tensors(value: T, fn: Callable[[torch.Tensor], torch.Tensor]) -> T:
-    """Rebuild a value with fn applied to every tensor in its tuples, lists, dicts and dataclasses."""
-    if isinstance(value, torch.Tensor):
-        return cast("T", fn(value))
-    if isinstance(value, tuple):
-        parts = [map_tensors(part, fn) for part in cast("tuple[object, ...]", value)]
-        make = getattr(cast("object", value), "_make", tuple)  # a named tuple is made by _make
-        return cast("T", make(parts))
-    if isinstance(value, list):
-        return cast("T", [map_tensors(part, fn) for part in cast("list[object]", value)])
-    if isinstance(value, dict):
-        return cast("T", {name: map_tensors(part, fn) for name, part in cast("dict[object, object]", value).items()})
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [field.name for field in dataclasses.fields(value)]
-        return dataclasses.replace(value, **{name: map_tensors(getattr(value, name), fn) for name in fields})
-    return value
-
-
-class CapturedGraph(abc.ABC, Generic[T]):
-    """One graph.
-
-    outputs: what the callable returned; tensors of it lie in the pool. Valid: after a replay, until another
-    graph of the backend replays. nbytes: bytes that the pool grew by when this graph was captured.
-    """
-
-    outputs: T
-    nbytes: int
-
-    @abc.abstractmethod
-    def replay(self) -> None:
-        """Run the recorded kernels over the present contents of the captured addresses."""
-
-
-class GraphBackend(abc.ABC):
-    """Captures graphs into one pool. simulated: no CUDA graph is involved, and no claim about speed is."""
-
-    simulated: bool
-
-    @abc.abstractmethod
-    def capture(self, fn: Callable[[], T]) -> CapturedGraph[T]:
-        """Record the kernels that fn launches, without running any.
-
-        Raises: CaptureRefusedError for what a graph cannot record; whatever fn raises.
-        """
-
-    @property
-    @abc.abstractmethod
-    def pool_bytes(self) -> int:
-        """Bytes that the pool holds."""
-
-    @abc.abstractmethod
-    def release(self) -> None:
-        """Drop every graph and the pool; graphs handed out must not be replayed afterwards."""
 
 
 class _CudaGraph(CapturedGraph[T]):
@@ -186,8 +131,4 @@ def _borrow(tensor: torch.Tensor) -> torch.Tensor:
 
 def make_graph_backend(spec: DeviceSpec, registry: DeviceRegistry) -> GraphBackend:
     """Make the machine's backend: CUDA graphs, or the tape, which trusts only registered memory."""
-    if spec.is_cuda:
-        return CudaGraphBackend(spec)
-    from engine.cuda_graphs.tape import TapeBackend  # a CUDA machine needs no tape
-
-    return TapeBackend(registry)
+    return CudaGraphBackend(spec) if spec.is_cuda else TapeBackend(registry)

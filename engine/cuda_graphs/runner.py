@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 from engine.attention.interface import AttentionMetadata
-from engine.cuda_graphs.device_graph import CapturedGraph, GraphBackend
+from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend
 from engine.cuda_graphs.key import KeyType
 from engine.device import DeviceRegistry, DeviceSpec, Stream
 from engine.errors import CaptureRefusedError, ReplayRefusedError

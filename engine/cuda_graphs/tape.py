@@ -22,7 +22,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.cuda_graphs.device_graph import CapturedGraph, GraphBackend, map_tensors
+from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, map_tensors
 from engine.cuda_graphs.tape_arena import TapeArena, poison_value
 from engine.cuda_graphs.tape_rules import HostReadGuard, refuse, refuse_by_schema, schema_of
 from engine.cuda_graphs.tape_shapes import ShapePropagation, TensorShape, map_leaves, tensors_in
@@ -73,8 +73,9 @@ class TapeBackend(GraphBackend):
         self._arena = TapeArena()
 
     def check(self) -> None:
-        """Recompute the pool's tiling, and that every graph's outputs are registered or in the pool."""
+        """Recompute the pool's tiling, and that the outputs of one graph at most are alive."""
         self._arena.check()
+        assert sum(graph.is_fresh for graph in self._graphs) <= 1
 
     def pool_tensors(self, outputs: object) -> list[torch.Tensor]:
         """List the tensors of a graph's outputs that lie in the pool; persistent ones survive a replay."""
@@ -103,7 +104,7 @@ class _TapeGraph(CapturedGraph[T]):
         self._backend = backend
         self._calls = calls
         self._pooled = backend.pool_tensors(outputs)
-        self._is_fresh = False  # whether the outputs hold what a replay computed
+        self.is_fresh = False  # whether the outputs hold what a replay computed
 
     def replay(self) -> None:
         """Run the recorded calls."""
@@ -111,14 +112,14 @@ class _TapeGraph(CapturedGraph[T]):
         with torch.no_grad():
             for call in self._calls:
                 call()
-        self._is_fresh = True
+        self.is_fresh = True
 
     def poison(self) -> None:
         """Overwrite the outputs, unless that has been done since the last replay."""
-        if self._is_fresh:
+        if self.is_fresh:
             for tensor in self._pooled:
                 tensor.fill_(poison_value(tensor.dtype))
-            self._is_fresh = False
+            self.is_fresh = False
 
 
 class _Recorder(TorchDispatchMode):

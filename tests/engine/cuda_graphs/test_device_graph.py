@@ -1,43 +1,12 @@
-"""The seam of graphs: outputs are rebuilt whatever holds them, and a CPU gets the tape."""
-
-import dataclasses
-from typing import NamedTuple
+"""A CPU gets the tape; what CUDA refuses comes out as our refusal. Graphs themselves are tested in tests/gpu."""
 
 import pytest
-import torch
 
-from engine.cuda_graphs.device_graph import GraphBackend, make_graph_backend, map_tensors
+from engine.cuda_graphs.device_graph import _refuse_if_cuda_did, make_graph_backend
 from engine.cuda_graphs.tape import TapeBackend
 from engine.device import DeviceRegistry
+from engine.errors import CaptureRefusedError
 from tests.engine.cuda_graphs.graph_parts import CPU
-
-
-@dataclasses.dataclass(frozen=True)
-class Outputs:
-    logits: torch.Tensor
-    extra: dict[str, list[torch.Tensor]]
-    note: str = "kept"
-
-
-class Pair(NamedTuple):
-    first: torch.Tensor
-    second: int
-
-
-def test_tensors_are_replaced_in_every_container_and_nothing_else_is():
-    one = torch.ones(1)
-    value = Outputs(one, {"a": [one, one]})
-    got = map_tensors((value, Pair(one, 7), None, "text"), lambda tensor: tensor + 1)
-    assert got[0].logits.item() == 2
-    assert [tensor.item() for tensor in got[0].extra["a"]] == [2, 2]
-    assert got[0].note == "kept"
-    assert (got[1].first.item(), got[1].second, got[2:]) == (2, 7, (None, "text"))
-    assert isinstance(got[1], Pair)
-    assert value.logits is one
-
-
-def test_a_class_that_is_a_dataclass_is_no_value_of_it():
-    assert map_tensors(Outputs, torch.neg) is Outputs
 
 
 def test_a_cpu_gets_the_tape_which_says_that_it_is_simulated():
@@ -46,6 +15,26 @@ def test_a_cpu_gets_the_tape_which_says_that_it_is_simulated():
     assert backend.simulated
 
 
-def test_the_backend_is_abstract():
-    with pytest.raises(TypeError, match="abstract"):
-        GraphBackend()
+def _failed_capture(cause, consequence):
+    """Raise as a capture does: its end goes wrong because of what went wrong inside."""
+    try:
+        try:
+            raise RuntimeError(cause)
+        finally:
+            raise RuntimeError(consequence)
+    except RuntimeError as error:
+        return error
+
+
+def test_a_refusal_of_cuda_names_the_line_and_its_first_cause():
+    error = _failed_capture(
+        "CUDA error: operation not permitted when stream is capturing\nmore", "CUDA error: failed during capture"
+    )
+    pattern = r"operation at test_device_graph\.py:\d+ cannot be captured: CUDA error: operation not permitted .*ing$"
+    with pytest.raises(CaptureRefusedError, match=pattern) as refusal:
+        _refuse_if_cuda_did(error)
+    assert refusal.value.__cause__ is error
+
+
+def test_an_error_that_has_nothing_to_do_with_capture_is_left_alone():
+    assert _refuse_if_cuda_did(_failed_capture("shapes do not fit", "shapes do not fit")) is None
