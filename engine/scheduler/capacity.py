@@ -10,8 +10,8 @@ Source: TensorRT-LLM's capacity scheduler; its max-utilization policy (pause and
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
 
+from engine.config import CapacityPolicyName
 from engine.kv_cache.manager import KVCacheManager
 from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
@@ -46,7 +46,7 @@ def blocks_to_completion(request: LlmRequest, kv: KVCacheManager) -> int:
 class CapacityScheduler:
     """The capacity policy, for one KV cache manager. It remembers only the deferrals of the last blocked queue."""
 
-    def __init__(self, policy: Literal["guaranteed_no_evict", "static_batch"] = "guaranteed_no_evict") -> None:
+    def __init__(self, policy: CapacityPolicyName = "guaranteed_no_evict") -> None:
         """Choose the policy."""
         self._is_static = policy == "static_batch"
         self._last_key: tuple[_Lack, int, list[LlmRequest]] | None = None

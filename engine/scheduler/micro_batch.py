@@ -10,8 +10,8 @@ Source: TensorRT-LLM's micro-batch scheduler and its first-come-first-served chu
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
+from engine.config import ChunkingName
 from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import BudgetUse, Deferral, ScheduledRequests, Span, context_span, generation_span
@@ -38,7 +38,7 @@ class MicroBatchScheduler:
     """
 
     def __init__(
-        self, *, max_batch_size: int, max_num_tokens: int, chunking: Literal["fcfs"] | None, chunk_unit: int
+        self, *, max_batch_size: int, max_num_tokens: int, chunking: ChunkingName | None, chunk_unit: int
     ) -> None:
         """Hold the budgets. ``chunk_unit`` matters only with chunking."""
         self._max_batch_size = max_batch_size

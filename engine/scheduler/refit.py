@@ -10,15 +10,15 @@ Source: TensorRT-LLM re-bins after its resource managers ran, and fits the token
 """
 
 import dataclasses
-from typing import Literal
 
+from engine.config import ChunkingName
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral, ScheduledRequests, Span, context_span
 from engine.scheduler.micro_batch import in_row_order
 
 
 def refit(
-    scheduled: ScheduledRequests, *, max_num_tokens: int, chunk_unit: int, chunking: Literal["fcfs"] | None
+    scheduled: ScheduledRequests, *, max_num_tokens: int, chunk_unit: int, chunking: ChunkingName | None
 ) -> ScheduledRequests:
     """Return the record that fits; the same object when nothing had to change (a decode step never does)."""
     if not scheduled.context_requests:
