@@ -1,26 +1,29 @@
 """GGUF files: configuration, weights and tokenizer data of a llama-architecture model.
 
-Weights are dequantised to the engine's dtype in slices of rows, so that a large matrix never exists twice in
-float32. Does not: build tokenizers (``loading/tokenizer.py``), keep a converted copy (``loading/cache.py``), or
-compute on quantised weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
+Weights are dequantised to the engine's dtype in slices, so that a large matrix never exists twice in float32. Does
+not: build tokenizers (``loading/tokenizer.py``), keep a converted copy (``loading/cache.py``), or compute on quantised
+weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
 """
 
 import contextlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
 
 from engine.errors import ModelError
 from engine.models.config import ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind
-from engine.models.loading.gguf_header import StoredTensor, read_header
 from engine.models.loading.layout import read_weights
 from engine.models.loading.tokenizer import GGUFVocabulary
 
+if TYPE_CHECKING:
+    from engine.models.loading.gguf_reader import StoredTensor
+
 SUPPORTED_TYPES: Final = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q6_K")
-_SLICE_ELEMENTS = 1 << 22
+# Whole blocks of every type, which stay in a processor's cache; no more than torch copies without waking other threads.
+_SLICE_ELEMENTS = 1 << 15
 
 _WHOLE_NAMES = {
     "embedding.weight": "token_embd.weight",
@@ -41,16 +44,18 @@ _LAYER_NAMES = {
 
 
 class GGUFFile:
-    """An open GGUF file, questions asked in the engine's terms.
+    """A GGUF file, questions asked in the engine's terms. Nothing stays open between them.
 
     Raises: ModelError, at opening or at any question, when the file is no GGUF, is damaged, or holds an
     architecture, tensor type or feature that the engine does not run; the message names it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open and index the file; tensor data stay on disk."""
+        """Index the file; tensor data stay on disk."""
+        from engine.models.loading.gguf_reader import read_gguf
+
         self.path = path
-        self._header = read_header(path)
+        self._values, self._tensors = read_gguf(path)
         with self._oddities_named():
             self.config = self._parse_config()
 
@@ -66,13 +71,13 @@ class GGUFFile:
             raise ModelError(message) from error
 
     def _value(self, key: str, default: Any = None) -> Any:
-        return self._header.values.get(key, default)
+        return self._values.get(key, default)
 
     def _required(self, key: str) -> Any:
-        if key not in self._header.values:
+        if key not in self._values:
             message = f"{self.path} lacks the key {key!r}, which a llama-architecture GGUF must have"
             raise ModelError(message)
-        return self._header.values[key]
+        return self._values[key]
 
     def _integer(self, key: str, default: int | None = None) -> int:
         value = self._required(key) if default is None else self._value(key, default)
@@ -103,12 +108,12 @@ class GGUFFile:
             head_size=head_size,
             rms_norm_eps=float(self._required("llama.attention.layer_norm_rms_epsilon")),
             max_position=self._integer("llama.context_length"),
-            rope=self._rope(),
+            rope=self._rope(head_size),
             features=ModelFeatures(
-                tie_word_embeddings="output.weight" not in self._header.tensors,
-                qkv_bias="blk.0.attn_q.bias" in self._header.tensors,
-                output_bias="blk.0.attn_output.bias" in self._header.tensors,
-                mlp_bias="blk.0.ffn_gate.bias" in self._header.tensors,
+                tie_word_embeddings="output.weight" not in self._tensors,
+                qkv_bias="blk.0.attn_q.bias" in self._tensors,
+                output_bias="blk.0.attn_output.bias" in self._tensors,
+                mlp_bias="blk.0.ffn_gate.bias" in self._tensors,
             ),
         )
 
@@ -129,14 +134,16 @@ class GGUFFile:
             message = f"{self.path} sets {key}={got!r}; only the head size, {expected}, is supported"
             raise ModelError(message)
 
-    def _rope(self) -> RopeConfig:
+    def _rope(self, head_size: int) -> RopeConfig:
         kind = self._value("llama.rope.scaling.type", "none")
         if kind not in ("none", "linear"):
             message = f"{self.path} sets llama.rope.scaling.type={kind!r}; supported are 'none' and 'linear'"
             raise ModelError(message)
         factors: tuple[float, ...] = ()
-        if "rope_freqs.weight" in self._header.tensors:
-            factors = tuple(self._header.tensors["rope_freqs.weight"].data.view(np.float32).ravel().tolist())
+        if "rope_freqs.weight" in self._tensors:
+            values = torch.empty(head_size // 2)
+            self._read("rope_freqs.weight", values)
+            factors = tuple(values.tolist())
         return RopeConfig(
             theta=float(self._value("llama.rope.freq_base", 10000.0)),
             kind=RopeScalingKind(kind),
@@ -144,35 +151,37 @@ class GGUFFile:
             explicit_factors=factors,
         )
 
-    def _tensor(self, name: str) -> StoredTensor:
-        if name not in self._header.tensors:
+    def _tensor(self, name: str) -> "StoredTensor":
+        if name not in self._tensors:
             message = f"{self.path} lacks the tensor {name!r}"
             raise ModelError(message)
-        return self._header.tensors[name]
+        return self._tensors[name]
 
     def weights(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
         """Dequantise one engine weight after the other. Order and names: ``loading/layout.py``."""
 
         def read_part(part: str, goal: torch.Tensor) -> None:
-            tensor = self._tensor(_file_name(part))
-            if tensor.shape != tuple(goal.shape):
-                message = f"{self.path}: tensor {tensor.name!r} must have shape {tuple(goal.shape)}, got {tensor.shape}"
-                raise ModelError(message)
             kind = part.split(".")[-2]
             num_heads = {"q": self.config.num_heads, "k": self.config.num_kv_heads}.get(kind)
             if num_heads is None:
-                self._dequantize(tensor, goal)
+                self._read(_file_name(part), goal)
             else:
                 stored = torch.empty_like(goal)
-                self._dequantize(tensor, stored)
-                goal.copy_(_pairs_to_halves(stored, num_heads))
+                self._read(_file_name(part), stored)
+                pairs = _halves_as_pairs(goal, num_heads)
+                pairs.copy_(stored.view(pairs.shape))
 
         return read_weights(self.config, dtype, read_part)
 
-    def _dequantize(self, tensor: StoredTensor, goal: torch.Tensor) -> None:
+    def _read(self, name: str, goal: torch.Tensor) -> None:
+        """Dequantise a tensor into one of the same shape."""
         from gguf import GGMLQuantizationType
         from gguf.quants import dequantize
 
+        tensor = self._tensor(name)
+        if tensor.shape != tuple(goal.shape):
+            message = f"{self.path}: tensor {tensor.name!r} must have shape {tuple(goal.shape)}, got {tensor.shape}"
+            raise ModelError(message)
         if tensor.type_name not in SUPPORTED_TYPES:
             message = (
                 f"{self.path}: tensor {tensor.name!r} has type {tensor.type_name}; "
@@ -180,11 +189,16 @@ class GGUFFile:
             )
             raise ModelError(message)
         kind = GGMLQuantizationType[tensor.type_name]
-        rows = goal.view(tensor.data.shape[0], -1)
-        step = max(1, _SLICE_ELEMENTS // rows.shape[1])
-        for start in range(0, rows.shape[0], step):
-            values = dequantize(tensor.data[start : start + step], kind)
-            rows[start : start + step] = torch.from_numpy(np.require(values, requirements="W"))
+        values = goal.view(-1)
+        with self.path.open("rb") as file:
+            file.seek(tensor.offset)
+            for some in values.split(_SLICE_ELEMENTS):
+                num_bytes = some.shape[0] * tensor.num_bytes // values.shape[0]
+                data = np.frombuffer(file.read(num_bytes), np.uint8)
+                if len(data) != num_bytes:  # it was longer when its header was read
+                    message = f"{self.path} is truncated inside tensor {tensor.name!r}; download it again"
+                    raise ModelError(message)
+                some.copy_(torch.from_numpy(np.require(dequantize(data, kind), requirements="W")))
 
     def vocabulary(self) -> GGUFVocabulary:
         """Read the tokenizer's part of the file."""
@@ -220,11 +234,10 @@ def _file_name(part: str) -> str:
     return f"blk.{layer}.{_LAYER_NAMES[kind]}.{suffix}"
 
 
-def _pairs_to_halves(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Undo GGUF's order of query and key rows.
+def _halves_as_pairs(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """View the engine's query or key rows in GGUF's order.
 
     llama.cpp rotates dimensions 2j and 2j + 1 together, the engine j and j + D/2; the files' rows are permuted for
-    the former. Shapes: [heads x D, ...] -> the same.
+    the former. Shapes: [heads x D, ...] -> [heads, D/2, 2, ...].
     """
-    pairs = weight.view(num_heads, -1, 2, *weight.shape[1:])
-    return pairs.transpose(1, 2).reshape(weight.shape)
+    return weight.view(num_heads, 2, -1, *weight.shape[1:]).transpose(1, 2)

@@ -144,6 +144,23 @@ def test_what_the_engine_cannot_run_is_named(changes: dict, message: str, tmp_pa
         load_model(str(path), CPU)
 
 
+def test_a_file_cut_short_after_it_was_indexed_is_named(tmp_path: Path):
+    path = tmp_path / "small.gguf"
+    write_gguf(path, GGMLQuantizationType.Q4_1)
+    file = GGUFFile(path)
+    path.write_bytes(path.read_bytes()[:20_000])
+    with pytest.raises(ModelError, match=r"small\.gguf is truncated inside tensor 'token_embd.weight'; download it"):
+        dict(file.weights(torch.float32))
+
+
+def test_a_matrix_of_several_slices_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "small.gguf"
+    dense = write_gguf(path, GGMLQuantizationType.Q6_K)
+    monkeypatch.setattr("engine.models.loading.gguf._SLICE_ELEMENTS", 768)
+    weights = dict(GGUFFile(path).weights(torch.float32))
+    np.testing.assert_array_equal(weights["embedding.weight"].numpy(), dense["token_embd.weight"])
+
+
 def test_a_separate_head_and_rope_factors_are_read(tmp_path: Path):
     path = tmp_path / "extra.gguf"
     write_gguf(path, GGMLQuantizationType.F32)
@@ -151,7 +168,7 @@ def test_a_separate_head_and_rope_factors_are_read(tmp_path: Path):
     assert plain.config.tie_word_embeddings
     assert plain.config.rope.explicit_factors == ()
     writer = GGUFWriter(path, "llama")
-    for key, value in plain._header.values.items():
+    for key, value in plain._values.items():
         if key.startswith("llama.") and isinstance(value, int):
             writer.add_uint32(key, value)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
