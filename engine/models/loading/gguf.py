@@ -1,8 +1,8 @@
 """GGUF files: configuration, weights and tokenizer data of a llama-architecture model.
 
-Weights are dequantised to the engine's dtype in slices, so that a large matrix never exists twice in float32. Does
-not: build tokenizers (``loading/tokenizer.py``), keep a converted copy (``loading/cache.py``), or compute on quantised
-weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
+Weights are dequantised to the engine's dtype in slices, so that a large matrix never exists twice in float32.
+Does not: build tokenizers (``loading/tokenizer.py``), keep a converted copy (``loading/cache.py``), or compute on
+quantised weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
 """
 
 import contextlib
