@@ -4,18 +4,15 @@ Pairwise over graphs x backend x padding x chunk budget: every pair of values of
 """
 
 import itertools
-import json
-from pathlib import Path
 
 import pytest
 
 from engine import LLM
-from tests.equivalence.margin import Case
+from tests.equivalence.golden import golden_cases
 from tests.equivalence.table import Row, assert_row
 
 pytestmark = pytest.mark.smollm2
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "smollm2_greedy.json"
 PAIRWISE = [
     Row(graphs=True, backend="native", padding=True, budget=None),
     Row(graphs=True, backend="vanilla", padding=False, budget=64),
@@ -25,14 +22,6 @@ PAIRWISE = [
     Row(graphs=False, backend="vanilla", padding=False, budget=None),
     Row(graphs=True, backend="vanilla", padding=True, budget=64),
 ]
-
-
-def golden_cases() -> list[tuple[str, Case]]:
-    loaded = json.loads(GOLDEN.read_text(encoding="utf-8"))["cases"]
-    return [
-        (case["prompt"], Case(tuple(case["prompt_ids"]), tuple(case["greedy_ids"]), tuple(case["margin"])))
-        for case in loaded
-    ]
 
 
 def test_the_rows_cover_every_pair_of_values():
