@@ -8,13 +8,14 @@ Gigabytes of weight read per second (gate_up of SmolLM2-135M, 3072 x 576 float32
     F.linear(x, W)                14.3   8.3   6.4   9.1   3.4
     x @ Wt, Wt stored [in, out]   21.1  13.7   7.8   9.6    -
     mm(W, x.t())                  14.5  22.9  22.2  13.3   4.3
-    mm(W, [x; x].t()), a column   21.9    -     -     -     -
+    bmm(W in 2 parts, x)          28.3     -     -  13.2     -
     oneDNN, packed weights        23.8  23.0  19.7  16.7   4.1
 
-Hence the table that ``uses_columns`` holds: with MKL and float32 every product is ``mm(W, x.t())``, whose result is
-[out, rows]; one row is sent as two equal ones, because MKL's matrix-vector product is the slow case. No weight needs
-a second layout, not even the LM head. oneDNN's packing is faster at 8 rows (a fifth), but it is opaque, would double
-the weights and loses at 4. Everything else (bfloat16, CUDA, a BLAS other than MKL) takes ``F.linear``.
+Hence the table that ``uses_columns`` and ``multiply_columns`` hold: with MKL and float32 every product is
+``mm(W, x.t())``, whose result is [out, rows]. MKL runs its matrix-vector product, and F.linear up to 8 rows, on one
+thread whatever it is given; so for one row the weight is multiplied as a batch of as many parts as there are threads.
+No weight needs a second layout, not even the LM head. oneDNN's packing is a fifth faster at 8 rows, but it is opaque,
+would double the weights, and loses at 4. Everything else (bfloat16, CUDA, a BLAS other than MKL) takes ``F.linear``.
 
     stepscope::linear(x, weight, bias=None, residual=None) -> y          and .out, which writes into y
 
@@ -22,6 +23,7 @@ Does not: quantise, pack or own weights; time anything at run time.
 Source: own measurements (LOG.md).
 """
 
+import math
 from typing import Final
 
 import torch
@@ -43,8 +45,10 @@ def uses_columns(weight: torch.Tensor) -> bool:
 
 def multiply_columns(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Shapes: x [N, in], weight [out, in] -> [out, N]: the product, one column a row of x."""
-    if x.shape[0] == 1:
-        return torch.mm(weight, torch.cat((x, x)).t())[:, :1]
+    parts = math.gcd(weight.shape[0], torch.get_num_threads())
+    if x.shape[0] == 1 and parts > 1:
+        column = x.t().expand(parts, -1, 1)
+        return torch.bmm(weight.unflatten(0, (parts, -1)), column).view(-1, 1)
     return torch.mm(weight, x.t())
 
 
