@@ -1,6 +1,6 @@
 # Everything starts here; nothing is needed beforehand but Python 3.11 or newer, pip and make.
 #   make lab        set up, fetch the model, open walkthrough 01 in JupyterLab   (ARGS="--no-browser --port 8899")
-#   make test       the default test tier: CPU, tiny model, no network           (PYTEST_ARGS="-k name")
+#   make test       the default test tier: CPU, tiny model, one thread, no network (PYTEST_ARGS="-k name")
 #   make check      every gate: ruff, basedpyright, import contracts, house tests, default tests
 #   make bench      decode speed on this machine beside transformers
 #   make gpu        CUDA tests and benchmark; needs no .venv                     (PYTHON=python3 OUT=folder)
@@ -50,7 +50,7 @@ lab: $(STAMP)
 	@$(PY) -m lab.cli.main lab $(ARGS)
 
 test: $(STAMP)
-	$(PY) -m pytest --timeout=240 $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest --timeout=240 $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

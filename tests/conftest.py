@@ -1,4 +1,4 @@
-"""What every test shares: tests marked ``gpu`` need a CUDA device, and one thread suffices for the tiny model."""
+"""What every test shares: tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
 
 import pytest
 
