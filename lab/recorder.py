@@ -76,14 +76,6 @@ class _OpenStep:
     host: HostInputs | None = None
 
 
-@dataclasses.dataclass(slots=True)
-class _Arrival:
-    """A request as first seen."""
-
-    step: int
-    request: LlmRequest
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
     """What a recorder has seen so far, for the trace's header. token_ids: every id in a prompt or sampled."""
@@ -212,7 +204,7 @@ class Recorder:
         self._steps: collections.deque[StepSnapshot] = collections.deque(maxlen=limit)
         self._num_recorded = 0
         self._open: dict[int, _OpenStep] = {}
-        self._arrivals: dict[int, _Arrival] = {}
+        self._arrivals: dict[int, tuple[int, LlmRequest]] = {}  # the step that first saw each request
         self._token_ids: set[int] = set()
         self._returned_ns: int | None = None
         self._handlers: tuple[Callable[[_OpenStep, int, Any], None], ...] = (
@@ -241,7 +233,7 @@ class Recorder:
     @property
     def trace(self) -> Trace:
         """The run so far as a trace; a later step does not change it."""
-        requests = tuple(_request_record(arrival) for arrival in self._arrivals.values())
+        requests = tuple(_request_record(step, request) for step, request in self._arrivals.values())
         seen = Seen(self.mode, requests, frozenset(self._token_ids), self.num_dropped)
         return Trace(self._header(seen), self.steps)
 
@@ -280,7 +272,7 @@ class Recorder:
     def _on_scheduled(self, current: _OpenStep, step: int, value: ScheduledRequests) -> None:
         for span in value.spans:
             if span.request_id not in self._arrivals:
-                self._arrivals[span.request_id] = _Arrival(step, span.request)
+                self._arrivals[span.request_id] = (step, span.request)
                 self._token_ids.update(span.request.spec.prompt_token_ids)
         current.parts["schedule"] = freeze.freeze_schedule(value)
 
@@ -339,11 +331,11 @@ class Recorder:
         self._num_recorded += 1
 
 
-def _request_record(arrival: _Arrival) -> RequestRecord:
-    spec = arrival.request.spec
+def _request_record(arrival_step: int, request: LlmRequest) -> RequestRecord:
+    spec = request.spec
     return RequestRecord(
         request_id=spec.request_id,
-        arrival_step=arrival.step,
+        arrival_step=arrival_step,
         num_prompt_tokens=len(spec.prompt_token_ids),
         prompt_token_ids=spec.prompt_token_ids,
         prompt_text=None,

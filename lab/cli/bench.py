@@ -73,9 +73,7 @@ def run_watch(arguments: argparse.Namespace) -> int:
     """Print the step time without probe sites, without a probe, and with a light recorder."""
     from lab.bench.watch import WatchBench, measure
 
-    settings = WatchBench(
-        model=arguments.model, batch=arguments.batch, steps=arguments.steps, rounds=arguments.rounds
-    )
+    settings = WatchBench(model=arguments.model, batch=arguments.batch, steps=arguments.steps, rounds=arguments.rounds)
     rows = measure(settings)
     print(json.dumps(rows, indent=2) if arguments.json else table(rows))
     return 0
