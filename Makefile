@@ -17,6 +17,8 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 OUT ?= out
 MODEL := smollm2-135m
+# jaxtyping checks dtypes and axis letters of the boundary records, in tests only.
+SHAPES := --jaxtyping-packages=engine.inputs.records,beartype.beartype
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab test lint check bench gpu notebooks model
@@ -50,7 +52,7 @@ lab: $(STAMP)
 	@$(PY) -m lab.cli.main lab $(ARGS)
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(PY) -m pytest --timeout=240 $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest --timeout=240 $(SHAPES) $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 
 import torch
+from jaxtyping import Int32, Int64
 
 from engine.attention.interface import AttentionMetadata
 from engine.reasons import PathKind
@@ -24,7 +25,7 @@ class SampleStateTensors:
     Valid: until the next forward writes the same slots.
     """
 
-    new_tokens: torch.Tensor
+    new_tokens: Int32[torch.Tensor, "T A 1"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ class PreparedInputs:
     buffers, cut to the padded step. Valid: until the next prepare.
     """
 
-    input_ids: torch.Tensor
-    position_ids: torch.Tensor
-    gather_ids: torch.Tensor
-    seq_slots: torch.Tensor
+    input_ids: Int32[torch.Tensor, " N"]
+    position_ids: Int32[torch.Tensor, "P 1 N"]
+    gather_ids: Int64[torch.Tensor, " R"]
+    seq_slots: Int64[torch.Tensor, " R"]
     attn_metadata: AttentionMetadata
     num_tokens: int
     writes: tuple[BufferWrite, ...]

@@ -2,6 +2,7 @@
 
 import torch
 
+from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.device_graph import make_graph_backend
 from engine.cuda_graphs.key import KeyType, SampleMode
 from engine.cuda_graphs.runner import CUDAGraphRunner
@@ -11,6 +12,7 @@ from engine.inputs.records import PreparedInputs
 CPU = resolve_device("cpu", "float32")
 
 
+@AttentionMetadata.register
 class Metadata:
     """Two tensors under the names that a backend gives."""
 
