@@ -15,9 +15,12 @@ def tiny_llm():
 
 
 @pytest.fixture(scope="session")
-def full_trace(tiny_llm):
-    """The workload recorded with buffer contents."""
-    return run_workload(tiny_llm, "full").trace
+def full_trace():
+    """The workload recorded with buffer contents, from step and request 0 of an engine of its own."""
+    from engine.llm import LLM
+
+    with LLM("tiny", TINY_CONFIG) as llm:
+        return run_workload(llm, "full").trace
 
 
 @pytest.fixture(scope="session")
