@@ -27,6 +27,7 @@ from engine.cuda_graphs.tape_arena import TapeArena, poison_value
 from engine.cuda_graphs.tape_rules import HostReadGuard, refuse, refuse_by_schema, schema_of
 from engine.cuda_graphs.tape_shapes import ShapePropagation, TensorShape, map_leaves, tensors_in
 from engine.device import DeviceRegistry
+from engine.ops.host_kernels import host_kernel
 
 T = TypeVar("T")
 Call: TypeAlias = Callable[[], object]
@@ -109,7 +110,7 @@ class _TapeGraph(CapturedGraph[T]):
     def replay(self) -> None:
         """Run the recorded calls."""
         self._backend.poison_others(self)
-        with torch.no_grad():
+        with torch.inference_mode():  # spares every operation its autograd bookkeeping
             for call in self._calls:
                 call()
         self.is_fresh = True
@@ -156,7 +157,8 @@ class _Recorder(TorchDispatchMode):
         is_out_form = any(argument.is_out for argument in schema_of(func).arguments)
         results = () if _is_in_place(func) and not is_out_form else self._shapes.propagate(func, args, kwargs)
         if _is_in_place(func):
-            self.calls.append(functools.partial(func, *self._aliases(args), **self._aliases(kwargs)))
+            kernel = host_kernel(func) or func
+            self.calls.append(functools.partial(kernel, *self._aliases(args), **self._aliases(kwargs)))
             return _written_arguments(func, args, kwargs)
         outputs = map_leaves(results, TensorShape, lambda s: self._arena.allocate(s.size, s.stride, s.dtype))
         if not str(func).startswith(_ALLOCATIONS):
@@ -197,11 +199,12 @@ def _bind(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], outp
     if form is not None:
         overload, names = form
         results = outputs if isinstance(outputs, tuple) else (outputs,)
-        return functools.partial(overload, *args, **kwargs, **dict(zip(names, results, strict=True)))
-    targets = list(tensors_in(outputs))
+        kernel = host_kernel(overload) or overload
+        return functools.partial(kernel, *args, **kwargs, **dict(zip(names, results, strict=True)))
+    targets, kernel = list(tensors_in(outputs)), host_kernel(func) or func
 
     def compute_and_copy() -> None:
-        for target, source in zip(targets, tensors_in(func(*args, **kwargs)), strict=True):
+        for target, source in zip(targets, tensors_in(kernel(*args, **kwargs)), strict=True):
             target.copy_(source)
 
     return compute_and_copy

@@ -17,7 +17,8 @@ from engine.attention.interface import AttentionMetadata
 from engine.device import DeviceSpec
 from engine.models.config import ModelConfig
 from engine.ops.gated_mlp import gated_mlp
-from engine.ops.linear import linear
+from engine.ops.linear import linear, pack
+from engine.ops.rms_norm import rms_norm
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Shapes: [N, M] -> [N, M]."""
-        return functional.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return rms_norm(x, self.weight, self.eps)
 
 
 class Attention(nn.Module):
@@ -77,6 +78,7 @@ class Attention(nn.Module):
         self.layer = layer
         self.num_heads, self.num_kv_heads, self.head_size = config.num_heads, config.num_kv_heads, config.head_size
         self.qkv = Linear(weights, "qkv")
+        pack(self.qkv.weight)
         self.o = Linear(weights, "o")
         self.qk_norm: nn.Parameter | None = None
         self.eps = config.rms_norm_eps
@@ -102,7 +104,9 @@ class Attention(nn.Module):
         if self.qk_norm is not None:
             query_key = functional.rms_norm(query_key, (self.head_size,), None, self.eps) * self.qk_norm
         cos, signed_sin = rotation
-        query_key = torch.addcmul(query_key * cos, query_key.roll(self.head_size // 2, -1), signed_sin)
+        half = self.head_size // 2
+        turned = torch.cat((query_key[..., half:], query_key[..., :half]), dim=-1)  # a third of roll's time
+        query_key = torch.addcmul(query_key * cos, turned, signed_sin)
         attended = attn_metadata.attend(
             self.layer, query_key[:, : self.num_heads], query_key[:, self.num_heads :], qkv[:, num_rotated:], positions
         )
@@ -117,6 +121,8 @@ class GatedMLP(nn.Module):
         self.width = config.intermediate_size
         self.gate_up = Linear(weights, "gate_up")
         self.down = Linear(weights, "down")
+        pack(self.gate_up.weight)
+        pack(self.down.weight)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """Shapes: [N, M] -> [N, M]."""

@@ -16,7 +16,7 @@ from engine.device import DeviceSpec
 from engine.models.config import ModelConfig
 from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
 from engine.models.rope import rope_tables
-from engine.ops.linear import linear
+from engine.ops.linear import linear, pack
 
 
 class CausalLM(nn.Module):
@@ -41,6 +41,7 @@ class CausalLM(nn.Module):
         )
         self.norm = RMSNorm(whole.take("norm.weight"), config.rms_norm_eps)
         self.lm_head = None if config.tie_word_embeddings else Linear(whole, "lm_head")
+        pack(self.embedding if self.lm_head is None else self.lm_head.weight)
         cos, signed_sin = rope_tables(config.rope, config.head_size, num_positions)
         self.register_buffer("cos_table", cos.to(spec.torch_device, spec.dtype))
         self.register_buffer("signed_sin_table", signed_sin.to(spec.torch_device, spec.dtype))

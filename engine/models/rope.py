@@ -32,7 +32,7 @@ def rope_tables(rope: RopeConfig, head_size: int, num_positions: int) -> tuple[t
     """Tabulate cos and signed sin for positions 0..num_positions - 1.
 
     Dimension j turns together with j + D/2; with the first half of sin negated, the rotation of x is
-    ``x * cos + roll(x, D/2) * signed_sin``. Shapes: two of [num_positions, D] float32.
+    ``x * cos + turned(x) * signed_sin``, its halves swapped in ``turned``. Shapes: two of [num_positions, D] float32.
     """
     positions = torch.arange(num_positions, dtype=torch.float64)
     angles = torch.outer(positions, inverse_frequencies(rope, head_size))

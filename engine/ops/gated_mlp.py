@@ -1,7 +1,7 @@
 """The feed-forward block as one op: y = residual + down(silu(gate(x)) * up(x)), gate and up in one matrix.
 
-On CPU the two products leave their results as columns (see ``linear.py``); between them the activation runs on
-whole contiguous halves, in place, and only the narrow ends are transposed. Five tensor operations instead of nine.
+On CPU the two products take whichever layout suits the number of rows (see ``linear.py``), and the activation runs in
+place between them: one dispatch instead of nine.
 
     stepscope::gated_mlp(x, gate_up, down, residual=None) -> y               and .out, which writes into y
 
@@ -14,7 +14,8 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from engine.ops.linear import multiply_columns, uses_columns
+from engine.ops.host_kernels import bind_host_kernel
+from engine.ops.linear import multiply, one_row_into, uses_columns
 
 LIBRARY: Final = torch.library.Library("stepscope", "FRAGMENT")
 LIBRARY.define("gated_mlp(Tensor x, Tensor gate_up, Tensor down, Tensor? residual=None) -> Tensor")
@@ -42,9 +43,11 @@ def _gated_mlp_out(
 ) -> torch.Tensor:
     if not uses_columns(gate_up):
         return out.copy_(gated_mlp_reference(x, gate_up, down, residual))
-    gate, up = multiply_columns(x, gate_up).chunk(2)  # [F, N] each
-    hidden = functional.silu(gate).mul_(up).t().contiguous()
-    rows = multiply_columns(hidden, down).t()
+    gate, up = multiply(x, gate_up).chunk(2, dim=-1)  # [N, F] each
+    hidden = functional.silu(gate).mul_(up).contiguous()
+    if x.shape[0] == 1:
+        return one_row_into(hidden, down, out, residual)
+    rows = multiply(hidden, down)
     return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
 
 
@@ -78,5 +81,8 @@ for key in ("CPU", "CUDA"):
     LIBRARY.impl("gated_mlp.out", _gated_mlp_out, key)
 LIBRARY.impl("gated_mlp", _gated_mlp_fake, "Meta")
 LIBRARY.impl("gated_mlp.out", _gated_mlp_out_fake, "Meta")
+
+bind_host_kernel("gated_mlp", _gated_mlp)
+bind_host_kernel("gated_mlp.out", _gated_mlp_out)
 
 gated_mlp = torch.ops.stepscope.gated_mlp.default

@@ -1,26 +1,27 @@
-"""y = x W^T (+ bias) (+ residual) over float32 weights kept in one layout, [out, in], fast for a decode step on CPU.
+"""y = x W^T (+ bias) (+ residual) over [out, in] weights, fast for a decode step on CPU.
 
 A decode step multiplies 1 to 8 rows by every weight of the model, so it is bound by how fast weights stream from
 memory. The same product runs at very different speeds, depending on which operand the BLAS sees as the long one.
-Gigabytes of weight read per second (gate_up of SmolLM2-135M, 3072 x 576 float32; two AVX2 cores, torch 2.13, MKL):
+Gigabytes of weight read per second, weights cold (gate_up and down of SmolLM2-135M, 3072 x 576 and 576 x 1536, and its
+LM head, 49152 x 576, all float32; two AVX2 cores, torch 2.13, MKL):
 
-    rows of x                        1     2     4     8    64
-    F.linear(x, W)                14.3   8.3   6.4   9.1   3.4
-    x @ Wt, Wt stored [in, out]   21.1  13.7   7.8   9.6    -
-    mm(W, x.t())                  14.5  22.9  22.2  13.3   4.3
-    bmm(W in 2 parts, x)          28.3     -     -  13.2     -
-    oneDNN, packed weights        23.8  23.0  19.7  16.7   4.1
+                                     gate_up              down               LM head
+    rows of x                     1     4     8       1     4     8       1     4     8
+    F.linear(x, W)             14.0   6.4   8.9    19.0   6.4  10.4    14.0   6.4   6.5
+    mm(W, x.t())               14.2  21.6  12.9    19.2  17.4  11.4    14.2  22.5  13.0
+    bmm(W in 2 parts, x)       27.2     -  12.8    26.7     -  11.5    29.0     -  13.2
+    oneDNN, packed weights     29.0  21.2  17.6    22.8  15.8  13.6    29.3  23.0  17.9
 
-Hence the table that ``uses_columns`` and ``multiply_columns`` hold: with MKL and float32 every product is
-``mm(W, x.t())``, whose result is [out, rows]. MKL runs its matrix-vector product, and F.linear up to 8 rows, on one
-thread whatever it is given; so for one row the weight is multiplied as a batch of as many parts as there are threads.
-No weight needs a second layout, not even the LM head. oneDNN's packing is a fifth faster at 8 rows, but it is opaque,
-would double the weights, and loses at 4. Everything else (bfloat16, CUDA, a BLAS other than MKL) takes ``F.linear``.
+Hence the table that ``uses_columns``, ``multiply_columns`` and ``packed_layout`` hold, fixed per machine and never timed.
+With MKL and float32 a product is ``mm(W, x.t())``, whose result is [out, rows]; MKL runs its matrix-vector product on one
+thread whatever it is given, so for one row the weight is multiplied as a batch of as many parts as there are threads.
+A weight that ``pack`` was called for (gate_up, down, LM head: where it pays) also has oneDNN's layout, taken from
+FEWEST_PACKED_ROWS up to MOST_PACKED_ROWS; its plain layout then serves long prompts only. Everything else (bfloat16, CUDA, a
+BLAS other than MKL) takes ``F.linear``.
 
     stepscope::linear(x, weight, bias=None, residual=None) -> y          and .out, which writes into y
 
-Does not: quantise, pack or own weights; time anything at run time.
-Source: own measurements (LOG.md).
+Does not: quantise or own weights. Source: own measurements (LOG.md).
 """
 
 import math
@@ -29,6 +30,8 @@ from typing import Final
 import torch
 from torch.nn import functional
 
+from engine.ops.host_kernels import bind_host_kernel
+
 LIBRARY: Final = torch.library.Library("stepscope", "FRAGMENT")
 LIBRARY.define("linear(Tensor x, Tensor weight, Tensor? bias=None, Tensor? residual=None) -> Tensor")
 LIBRARY.define(
@@ -36,6 +39,31 @@ LIBRARY.define(
 )
 
 HAS_MKL: Final = torch.backends.mkl.is_available()
+_PACKED: Final = "stepscope_packed_layout"
+
+
+FEWEST_PACKED_ROWS: Final = 5
+MOST_PACKED_ROWS: Final = 64
+
+
+def pack(weight: torch.Tensor) -> None:
+    """Give a weight its oneDNN layout too, opaque to everybody else; a no-op where columns are not used.
+
+    The layout travels as an attribute of the tensor object, so that the op's arguments stay plain device memory.
+    """
+    if uses_columns(weight) and torch.backends.mkldnn.is_available():
+        tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 8)  # noqa: SLF001 torch has no public name
+        setattr(weight, _PACKED, tensor)
+
+
+def packed_layout(weight: torch.Tensor, num_rows: int) -> torch.Tensor | None:
+    """Return the packed weight if this many rows should be multiplied by it."""
+    return getattr(weight, _PACKED, None) if FEWEST_PACKED_ROWS <= num_rows <= MOST_PACKED_ROWS else None
+
+
+def multiply_packed(x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Shapes: x [N, in], packed for [out, in] -> [N, out]."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")  # noqa: SLF001 likewise
 
 
 def uses_columns(weight: torch.Tensor) -> bool:
@@ -45,11 +73,38 @@ def uses_columns(weight: torch.Tensor) -> bool:
 
 def multiply_columns(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Shapes: x [N, in], weight [out, in] -> [out, N]: the product, one column a row of x."""
-    parts = math.gcd(weight.shape[0], torch.get_num_threads())
-    if x.shape[0] == 1 and parts > 1:
-        column = x.t().expand(parts, -1, 1)
-        return torch.bmm(weight.unflatten(0, (parts, -1)), column).view(-1, 1)
+    if x.shape[0] == 1:
+        return one_row_into(x, weight, x.new_empty(1, weight.shape[0])).view(-1, 1)
     return torch.mm(weight, x.t())
+
+
+def one_row_into(
+    x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, residual: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Multiply one row, as many parts of the weight at once as there are threads; write into out and return it.
+
+    Shapes: x [1, in], weight [out, in], residual and out [1, out], contiguous; out may be the residual.
+    """
+    parts = math.gcd(weight.shape[0], torch.get_num_threads())
+    width, length = x.shape[1], weight.shape[0] // parts
+    # The stride of the one-column axis decides MKL's path although nothing is there to step over: K is fast, 1 is
+    # four times slower, and a transposed [K, 1] result passes for contiguous with stride 1.
+    column = x.as_strided((parts, width, 1), (0, x.stride(1), width))
+    halves, target = weight.view(parts, length, width), out.view(parts, length, 1)
+    if residual is None:
+        torch.bmm(halves, column, out=target)
+    else:
+        torch.baddbmm(residual.view(parts, length, 1), halves, column, out=target)
+    return out
+
+
+def multiply(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Multiply by whichever layout the table names. Shapes: x [N, in], weight [out, in] -> [N, out], perhaps strided."""
+    packed = packed_layout(weight, x.shape[0])
+    if packed is not None:
+        return multiply_packed(x, packed, bias)
+    rows = multiply_columns(x, weight).t()
+    return rows if bias is None else rows + bias
 
 
 def linear_reference(
@@ -73,9 +128,9 @@ def _linear_out(
 ) -> torch.Tensor:
     if not uses_columns(weight):
         return out.copy_(linear_reference(x, weight, bias, residual))
-    rows = multiply_columns(x, weight).t()
-    if bias is not None:
-        rows = rows + bias
+    if x.shape[0] == 1 and bias is None:
+        return one_row_into(x, weight, out, residual)
+    rows = multiply(x, weight, bias)
     return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
 
 
@@ -87,6 +142,9 @@ def _linear(
 ) -> torch.Tensor:
     if not uses_columns(weight):
         return linear_reference(x, weight, bias, residual)
+    packed = packed_layout(weight, x.shape[0])
+    if packed is not None and residual is None:
+        return multiply_packed(x, packed, bias)
     return _linear_out(x, weight, bias, residual, out=x.new_empty(x.shape[0], weight.shape[0]))
 
 
@@ -115,5 +173,8 @@ for key in ("CPU", "CUDA"):
     LIBRARY.impl("linear.out", _linear_out, key)
 LIBRARY.impl("linear", _linear_fake, "Meta")
 LIBRARY.impl("linear.out", _linear_out_fake, "Meta")
+
+bind_host_kernel("linear", _linear)
+bind_host_kernel("linear.out", _linear_out)
 
 linear = torch.ops.stepscope.linear.default

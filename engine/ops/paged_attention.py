@@ -18,6 +18,7 @@ from typing import Final
 
 import torch
 
+from engine.ops.host_kernels import bind_host_kernel
 from engine.ops.paged_attention_cpu import attend_rows
 
 SCHEMA: Final = (
@@ -42,6 +43,7 @@ def _fake(
 
 
 LIBRARY.impl("paged_attention_", attend_rows, "CPU")
+bind_host_kernel("paged_attention_", attend_rows)
 LIBRARY.impl("paged_attention_", _fake, "Meta")
 
 paged_attention_ = torch.ops.stepscope.paged_attention_.default

@@ -41,7 +41,10 @@ def attend_rows(
         out.zero_()
         key, value = key[plan.live], value[plan.live]
     for side, rows in zip(pool, (key, value), strict=True):
-        side.index_copy_(1, plan.tokens, rows.transpose(0, 1))
+        if plan.one_token is None:
+            side.index_copy_(1, plan.tokens, rows.transpose(0, 1))
+        else:
+            side.select(1, plan.one_token).copy_(rows[0])
     for view in plan.views:
         _attend_view(out, query, pool, view)
     if plan.gather is not None:
@@ -74,8 +77,10 @@ def _attend_gathered(
     tokens = both.view(2, G, -1, D)
     if rows.tail.size:
         _words(tokens)[:, :, rows.tail] = 0
-    keys, values = both.view(2, G, rows.count, -1, D).transpose(1, 2).unbind(0)  # [n, G, width * I, D]
-    attended = _flash(query.view(rows.count, G, -1, D), keys, values, attn_mask=rows.mask)[0]
+    keys, values = both.view(2, G * rows.count, -1, D).unbind(0)  # [G * n, width * I, D]
+    grouped = query.view(rows.count, G, -1, D).transpose(0, 1).reshape(G * rows.count, -1, D)
+    scores = torch.baddbmm(rows.mask_of(G), grouped, keys.transpose(1, 2), alpha=D**-0.5)
+    attended = torch.bmm(torch.softmax(scores, -1), values).view(G, rows.count, -1, D).transpose(0, 1)
     if rows.rows is None:
         out.view(rows.count, G, -1, D).copy_(attended)
     else:

@@ -33,13 +33,20 @@ class ViewRow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatherRows:
-    """Single rows attended together. mask [n, 1, 1, width]; tail: gathered tokens that nobody wrote."""
+    """Single rows attended together. mask [n, 1, tokens]; tail: gathered tokens that nobody wrote."""
 
     rows: torch.Tensor | None  # None: every row of the step
     count: int
     blocks: torch.Tensor
     mask: torch.Tensor
     tail: np.ndarray
+    _masks: dict[int, torch.Tensor] = dataclasses.field(default_factory=dict[int, torch.Tensor])
+
+    def mask_of(self, num_kv_heads: int) -> torch.Tensor:
+        """Repeat the mask for each key head, once for all layers. Shapes: [G * n, 1, tokens]."""
+        if num_kv_heads not in self._masks:
+            self._masks[num_kv_heads] = self.mask.repeat(num_kv_heads, 1, 1)
+        return self._masks[num_kv_heads]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,11 +63,15 @@ class ChunkRows:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowPlan:
-    """What to do with each row. tokens: where the live rows' keys go, counted in tokens of the pool."""
+    """What to do with each row. tokens: where the live rows' keys go, counted in tokens of the pool.
+
+    one_token: the place of the only live row, when there is one.
+    """
 
     all_live: bool
     live: torch.Tensor
     tokens: torch.Tensor
+    one_token: int | None
     views: tuple[ViewRow, ...]
     gather: GatherRows | None
     chunks: tuple[ChunkRows, ...]
@@ -104,6 +115,7 @@ def plan_rows(positions: bytes, step_table: bytes, shape: tuple[int, int, int], 
         all_live=len(live) == len(place),
         live=torch.from_numpy(live),
         tokens=torch.from_numpy(tokens),
+        one_token=int(tokens[0]) if len(tokens) == 1 else None,
         views=views,
         gather=_gather(others, place, table[owner[others]], size=size, dtype=dtype) if others else None,
         chunks=tuple(chunks),
@@ -119,7 +131,7 @@ def _gather(rows: list[int], place: np.ndarray, table: np.ndarray, *, size: int,
         rows=None if len(rows) == len(place) else torch.tensor(rows),
         count=len(rows),
         blocks=torch.from_numpy(np.ascontiguousarray(table[:, :width]).reshape(-1)),
-        mask=mask.view(len(rows), 1, 1, -1),
+        mask=mask.view(len(rows), 1, -1),
         tail=np.flatnonzero(hidden),
     )
 
