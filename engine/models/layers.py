@@ -80,6 +80,7 @@ class Attention(nn.Module):
         self.qkv = Linear(weights, "qkv")
         pack(self.qkv.weight)
         self.o = Linear(weights, "o")
+        pack(self.o.weight)
         self.qk_norm: nn.Parameter | None = None
         self.eps = config.rms_norm_eps
         if config.features.qk_norm:

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from engine.ops.host_kernels import bind_host_kernel
-from engine.ops.linear import multiply, one_row_into, uses_columns
+from engine.ops.linear import multiply_columns, multiply_packed, one_row_into, packed_layout, uses_columns
 
 LIBRARY: Final = torch.library.Library("stepscope", "FRAGMENT")
 LIBRARY.define("gated_mlp(Tensor x, Tensor gate_up, Tensor down, Tensor? residual=None) -> Tensor")
@@ -43,11 +43,16 @@ def _gated_mlp_out(
 ) -> torch.Tensor:
     if not uses_columns(gate_up):
         return out.copy_(gated_mlp_reference(x, gate_up, down, residual))
-    gate, up = multiply(x, gate_up).chunk(2, dim=-1)  # [N, F] each
-    hidden = functional.silu(gate).mul_(up).contiguous()
+    packed, packed_down = packed_layout(gate_up, x.shape[0]), packed_layout(down, x.shape[0])
+    if packed is not None and packed_down is not None:
+        gate, up = multiply_packed(x, packed).chunk(2, dim=-1)  # [N, F] each
+        hidden = functional.silu(gate).mul_(up)
+        return out.copy_(multiply_packed(hidden, packed_down, residual=residual))
+    gate, up = multiply_columns(x, gate_up).chunk(2)  # [F, N] each
+    hidden = functional.silu(gate).mul_(up).t().contiguous()
     if x.shape[0] == 1:
         return one_row_into(hidden, down, out, residual)
-    rows = multiply(hidden, down)
+    rows = multiply_columns(hidden, down).t()
     return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
 
 

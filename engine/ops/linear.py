@@ -7,17 +7,16 @@ LM head, 49152 x 576, all float32; two AVX2 cores, torch 2.13, MKL):
 
                                      gate_up              down               LM head
     rows of x                     1     4     8       1     4     8       1     4     8
-    F.linear(x, W)             14.0   6.4   8.9    19.0   6.4  10.4    14.0   6.4   6.5
+    F.linear(x, W)             14.0   6.4   8.9    19.0     -  10.4    14.0     -   6.5
     mm(W, x.t())               14.2  21.6  12.9    19.2  17.4  11.4    14.2  22.5  13.0
     bmm(W in 2 parts, x)       27.2     -  12.8    26.7     -  11.5    29.0     -  13.2
     oneDNN, packed weights     29.0  21.2  17.6    22.8  15.8  13.6    29.3  23.0  17.9
 
-Hence the table that ``uses_columns``, ``multiply_columns`` and ``packed_layout`` hold, fixed per machine and never timed.
-With MKL and float32 a product is ``mm(W, x.t())``, whose result is [out, rows]; MKL runs its matrix-vector product on one
+Hence the table that ``uses_columns``, ``multiply_columns`` and ``packed_layout`` hold, fixed and never timed.
+With MKL and float32 a product is ``mm(W, x.t())``, whose result is [out, rows]; MKL runs matrix times vector on one
 thread whatever it is given, so for one row the weight is multiplied as a batch of as many parts as there are threads.
-A weight that ``pack`` was called for (gate_up, down, LM head: where it pays) also has oneDNN's layout, taken from
-FEWEST_PACKED_ROWS up to MOST_PACKED_ROWS; its plain layout then serves long prompts only. Everything else (bfloat16, CUDA, a
-BLAS other than MKL) takes ``F.linear``.
+A weight that ``pack`` was called for also has oneDNN's layout, taken from FEWEST_PACKED_ROWS up to MOST_PACKED_ROWS,
+where it pays. Everything else (bfloat16, CUDA, a BLAS other than MKL) takes ``F.linear``.
 
     stepscope::linear(x, weight, bias=None, residual=None) -> y          and .out, which writes into y
 
@@ -61,9 +60,14 @@ def packed_layout(weight: torch.Tensor, num_rows: int) -> torch.Tensor | None:
     return getattr(weight, _PACKED, None) if FEWEST_PACKED_ROWS <= num_rows <= MOST_PACKED_ROWS else None
 
 
-def multiply_packed(x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Shapes: x [N, in], packed for [out, in] -> [N, out]."""
-    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")  # noqa: SLF001 likewise
+def multiply_packed(
+    x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Shapes: x [N, in], packed for [out, in], residual [N, out] -> [N, out]."""
+    op = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001 likewise
+    if residual is None:
+        return op.default(x, packed, bias, "none", [], "")
+    return op.binary(x, residual, packed, bias, "add")
 
 
 def uses_columns(weight: torch.Tensor) -> bool:
@@ -98,15 +102,6 @@ def one_row_into(
     return out
 
 
-def multiply(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Multiply by whichever layout the table names. Shapes: x [N, in], weight [out, in] -> [N, out], perhaps strided."""
-    packed = packed_layout(weight, x.shape[0])
-    if packed is not None:
-        return multiply_packed(x, packed, bias)
-    rows = multiply_columns(x, weight).t()
-    return rows if bias is None else rows + bias
-
-
 def linear_reference(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -130,7 +125,11 @@ def _linear_out(
         return out.copy_(linear_reference(x, weight, bias, residual))
     if x.shape[0] == 1 and bias is None:
         return one_row_into(x, weight, out, residual)
-    rows = multiply(x, weight, bias)
+    packed = packed_layout(weight, x.shape[0])
+    if packed is not None:
+        return out.copy_(multiply_packed(x, packed, bias, residual))
+    rows = multiply_columns(x, weight).t()
+    rows = rows if bias is None else rows + bias
     return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
 
 
@@ -143,8 +142,8 @@ def _linear(
     if not uses_columns(weight):
         return linear_reference(x, weight, bias, residual)
     packed = packed_layout(weight, x.shape[0])
-    if packed is not None and residual is None:
-        return multiply_packed(x, packed, bias)
+    if packed is not None:
+        return multiply_packed(x, packed, bias, residual)
     return _linear_out(x, weight, bias, residual, out=x.new_empty(x.shape[0], weight.shape[0]))
 
 

@@ -13,9 +13,13 @@ def operands(rows):
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 8, 40])
 @pytest.mark.parametrize("columns", [False, True])
-def test_the_block_equals_its_reference(monkeypatch, rows, columns):
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_block_equals_its_reference(monkeypatch, rows, columns, packed):
     monkeypatch.setattr(linear_file, "HAS_MKL", columns)
     args = operands(rows)
+    if packed:
+        linear_file.pack(args[1])
+        linear_file.pack(args[2])
     expected = gated_mlp_reference(*args)
     torch.testing.assert_close(gated_mlp(*args), expected, atol=1e-5, rtol=1e-4)
     out = torch.full((rows, 12), float("nan"))

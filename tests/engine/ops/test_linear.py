@@ -79,3 +79,31 @@ def test_the_fake_propagates_shape_and_dtype_without_computing():
         out = torch.ops.stepscope.linear.out(x, weight, out=torch.empty(3, 24))
     assert (got.shape, got.dtype, got.stride()) == ((3, 24), torch.float32, (24, 1))
     assert out.shape == (3, 24)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 8, 64, 65])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_a_packed_weight_gives_the_same_product(rows, with_bias, with_residual):
+    x, weight, bias, residual = operands(rows)
+    linear_file.pack(weight)
+    assert (linear_file.packed_layout(weight, rows) is not None) == (uses_columns(weight) and 5 <= rows <= 64)
+    extras = (bias if with_bias else None, residual if with_residual else None)
+    expected = linear_reference(x, weight, *extras)
+    close(linear(x, weight, *extras), expected)
+    out = torch.full((rows, 24), float("nan"))
+    close(torch.ops.stepscope.linear.out(x, weight, *extras, out=out), expected)
+
+
+def test_a_weight_that_is_not_multiplied_as_columns_is_not_packed(monkeypatch):
+    monkeypatch.setattr(linear_file, "HAS_MKL", False)
+    weight = torch.randn(24, 16)
+    linear_file.pack(weight)
+    assert linear_file.packed_layout(weight, 8) is None
+
+
+def test_one_row_of_a_transposed_result_is_multiplied_right():
+    columns = torch.randn(16, 1)
+    x = columns.t().contiguous()  # stride 1 on both axes
+    weight = torch.randn(24, 16)
+    close(linear(x, weight), x @ weight.t())
