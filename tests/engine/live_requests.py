@@ -64,9 +64,7 @@ class World:
         self.finished: list[int] = []
 
     def schedule(self) -> ScheduledRequests:
-        decision = self.capacity.schedule(
-            self.active, self.kv, max_batch_size=self.max_batch_size
-        )
+        decision = self.capacity.schedule(self.active, self.kv, max_batch_size=self.max_batch_size)
         return self.micro_batch.schedule(decision.fitting, decision.deferrals, self.kv.num_free_blocks)
 
     def commit(self, scheduled: ScheduledRequests) -> None:
