@@ -209,6 +209,7 @@ def build_decoder_engine(
     """Allocate everything with a fixed address, once, and wire it; nothing is captured before ``warmup``."""
     model, limits = loaded.config, config.scheduler
     stream, registry = make_stream(spec, lag=stream_lag), DeviceRegistry()
+    loaded.model.pack_weights(limits.max_batch_size)
     resources, storage = _build_cache(config, model, spec)
     for name, tensor in (*storage.tensors().items(), *loaded.model.state_dict(keep_vars=True).items()):
         registry.register(name, tensor)

@@ -17,7 +17,7 @@ from engine.attention.interface import AttentionMetadata
 from engine.device import DeviceSpec
 from engine.models.config import ModelConfig
 from engine.ops.gated_mlp import gated_mlp
-from engine.ops.linear import linear, pack
+from engine.ops.linear import linear
 from engine.ops.rms_norm import rms_norm
 
 
@@ -78,9 +78,7 @@ class Attention(nn.Module):
         self.layer = layer
         self.num_heads, self.num_kv_heads, self.head_size = config.num_heads, config.num_kv_heads, config.head_size
         self.qkv = Linear(weights, "qkv")
-        pack(self.qkv.weight)
         self.o = Linear(weights, "o")
-        pack(self.o.weight)
         self.qk_norm: nn.Parameter | None = None
         self.eps = config.rms_norm_eps
         if config.features.qk_norm:
@@ -122,8 +120,6 @@ class GatedMLP(nn.Module):
         self.width = config.intermediate_size
         self.gate_up = Linear(weights, "gate_up")
         self.down = Linear(weights, "down")
-        pack(self.gate_up.weight)
-        pack(self.down.weight)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """Shapes: [N, M] -> [N, M]."""

@@ -16,7 +16,7 @@ from engine.device import DeviceSpec
 from engine.models.config import ModelConfig
 from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
 from engine.models.rope import rope_tables
-from engine.ops.linear import linear, pack
+from engine.ops.linear import FEWEST_PACKED_ROWS, linear, pack
 
 
 class CausalLM(nn.Module):
@@ -41,7 +41,6 @@ class CausalLM(nn.Module):
         )
         self.norm = RMSNorm(whole.take("norm.weight"), config.rms_norm_eps)
         self.lm_head = None if config.tie_word_embeddings else Linear(whole, "lm_head")
-        pack(self.embedding if self.lm_head is None else self.lm_head.weight)
         cos, signed_sin = rope_tables(config.rope, config.head_size, num_positions)
         self.register_buffer("cos_table", cos.to(spec.torch_device, spec.dtype))
         self.register_buffer("signed_sin_table", signed_sin.to(spec.torch_device, spec.dtype))
@@ -63,6 +62,16 @@ class CausalLM(nn.Module):
         for layer in self.layers:
             x = layer(x, rotation, positions, attn_metadata)
         return self.norm(x)
+
+    def pack_weights(self, max_decode_rows: int) -> None:
+        """Give every matrix its second CPU layout if decode steps are wide enough to use it; it doubles the memory."""
+        if max_decode_rows < FEWEST_PACKED_ROWS:
+            return
+        for module in self.modules():
+            if isinstance(module, Linear):
+                pack(module.weight)
+        if self.lm_head is None:
+            pack(self.embedding)
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Score the vocabulary. Shapes: hidden [R, M] -> [R, V] float32."""

@@ -15,8 +15,9 @@ LM head, 49152 x 576, all float32; two AVX2 cores, torch 2.13, MKL):
 Hence the table that ``uses_columns``, ``multiply_columns`` and ``packed_layout`` hold, fixed and never timed.
 With MKL and float32 a product is ``mm(W, x.t())``, whose result is [out, rows]; MKL runs matrix times vector on one
 thread whatever it is given, so for one row the weight is multiplied as a batch of as many parts as there are threads.
-A weight that ``pack`` was called for also has oneDNN's layout, taken from FEWEST_PACKED_ROWS up to MOST_PACKED_ROWS,
-where it pays. Everything else (bfloat16, CUDA, a BLAS other than MKL) takes ``F.linear``.
+A weight that ``pack`` was called for (the engine asks when its batches are wide enough) also has oneDNN's layout, taken
+from FEWEST_PACKED_ROWS up to MOST_PACKED_ROWS, where it pays. Everything else (bfloat16, CUDA, a BLAS other than MKL)
+takes ``F.linear``.
 
     stepscope::linear(x, weight, bias=None, residual=None) -> y          and .out, which writes into y
 
