@@ -1,11 +1,14 @@
 """``stepscope run``: one prompt through the engine, streamed to the terminal or reported as JSON.
 
+Only the answer goes to stdout; one line on stderr says that the model loads, and when it is ready.
+
 Does not: keep a conversation, or serve more than one request.
 """
 
 import argparse
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -37,16 +40,33 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve the prompt. Ctrl-C keeps what came so far and gives exit status 130."""
     from engine.config import SamplingParams
-    from engine.llm import LLM
 
     params = SamplingParams(
         max_tokens=arguments.max_tokens, temperature=arguments.temperature, seed=arguments.seed
     )  # before the model: a bad number should not cost a load
-    with LLM(arguments.model, _one_request_config(arguments.device)) as llm:
+    with _load(arguments.model, _one_request_config(arguments.device)) as llm:
         prompt: str = arguments.prompt
         if arguments.chat:
             prompt = llm.tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
         return _report(llm, prompt, params) if arguments.json else _stream(llm, prompt, params)
+
+
+def _load(model: str, config: "EngineConfig") -> "LLM":
+    """Load and warm up, which is seconds of silence otherwise: one line on stderr says so."""
+    print(f"loading {model} ... ", end="", file=sys.stderr, flush=True)
+    began = time.perf_counter()
+    try:
+        from engine.llm import LLM  # importing torch is part of the wait
+
+        llm = LLM(model, config)
+    except BaseException:
+        print("stopped", file=sys.stderr)  # so that the error begins a line of its own
+        raise
+    report = llm.warmup_report
+    count = len(report.captures)
+    graphs = f"{count} graph{'' if count == 1 else 's'} captured{' (simulated)' if report.simulated else ''}"
+    print(f"ready in {time.perf_counter() - began:.1f} s, {graphs}", file=sys.stderr)
+    return llm
 
 
 def _one_request_config(device: str) -> "EngineConfig":

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -12,6 +13,17 @@ def test_text_is_streamed_and_ends_with_a_line_break(capsys, monkeypatch):
     assert main(["run", "hello", "--model", "tiny", "--max-tokens", "6", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert streamed == report["text"] + "\n"
+
+
+READY = r"loading tiny \.\.\. ready in \d+\.\d s, 2 graphs captured \(simulated\)\n"
+
+
+@pytest.mark.parametrize("how", [[], ["--json"], ["--chat"]])
+def test_one_line_on_stderr_says_when_the_model_is_ready(how, capsys):
+    assert main(["run", "hello", "--model", "tiny", "--device", "cpu", "--max-tokens", "1", *how]) == 0
+    captured = capsys.readouterr()
+    assert re.fullmatch(READY, captured.err)
+    assert "loading" not in captured.out
 
 
 def test_json_gives_ids_text_reason_and_steps_by_path(capsys):
@@ -51,9 +63,17 @@ def test_chat_puts_the_prompt_into_the_models_template(capsys):
 def test_bad_input_is_one_line_and_status_two(arguments, message, capsys):
     assert main(["run", *arguments]) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith("stepscope: error: ")
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    [*before, error] = captured.err.splitlines()
+    assert error.startswith("stepscope: error: ")
+    assert message in error
+    assert all(line.startswith("loading ") for line in before)
+    assert len(before) <= 1
+    assert captured.out == ""
+
+
+def test_a_model_that_does_not_load_ends_the_line_that_announced_it(capsys):
+    assert main(["run", "hi", "--model", "tinny"]) == 2
+    assert capsys.readouterr().err.startswith("loading tinny ... stopped\nstepscope: error: ")
 
 
 def interrupted_at(call):
@@ -87,7 +107,7 @@ def test_ctrl_c_keeps_the_text_that_came(capsys, monkeypatch):
     came = captured.out.removesuffix("\n")
     assert 0 < len(came) < len(whole) - 1
     assert whole.startswith(came)
-    assert captured.err == ""
+    assert captured.err.count("\n") == 1  # the loading line, and no traceback
 
 
 def test_ctrl_c_reports_what_came_as_json(capsys, monkeypatch):
