@@ -132,7 +132,7 @@ def _count(names: Sequence[str]) -> dict[str, int]:
     return {name: names.count(name) for name in sorted(set(names), key=lambda name: (-names.count(name), name))}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """A recorded run. ``steps[i]`` is its i-th recorded step."""
 
@@ -141,6 +141,15 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def __repr__(self) -> str:
+        """Say which model, how many steps of which path; the header alone would fill the screen."""
+        try:
+            counts = _count([step.graph.path for step in self.steps])
+            paths = ", ".join(f"{count} {path}" for path, count in counts.items())
+        except TraceError:  # a debugger prints whatever it meets
+            paths = "damaged"
+        return f"<Trace of {self.header.model.name}: {len(self)} steps{f' ({paths})' if paths else ''}>"
 
     def summary(self) -> TraceSummary:
         """Count paths, reasons, deferrals, padding and host time over all steps."""

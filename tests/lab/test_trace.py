@@ -45,6 +45,17 @@ def test_an_empty_trace_has_a_summary():
     assert (empty.num_steps, empty.paths, empty.padding_share, empty.host_us) == (0, {}, 0.0, {})
 
 
+def test_a_printed_trace_is_one_short_line():
+    assert repr(sample_trace(num_steps=8)) == "<Trace of tiny: 8 steps (7 replay, 1 eager)>"
+    assert str(Trace(sample_trace().header, [])) == "<Trace of tiny: 0 steps>"
+
+
+def test_a_damaged_trace_still_prints(tmp_path):
+    path = sample_trace(num_steps=8).save(tmp_path / "d.gz")
+    rewrite(path, lambda content: content["steps"]["windows"][0].update(columns={}))
+    assert repr(Trace.load(path)) == "<Trace of tiny: 8 steps (damaged)>"
+
+
 def test_texts_grow_with_the_steps():
     trace = sample_trace()
     assert trace.texts(0) == {0: "A", 1: ""}
