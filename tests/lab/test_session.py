@@ -59,6 +59,16 @@ def test_run_stops_at_its_cap(tiny_llm):
         assert len(s.run()) == 3
 
 
+def test_show_in_the_static_profile_leaves_no_widget(tiny_llm, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.publish_display_data", lambda data, **_: shown.append(data))
+    monkeypatch.setenv("LAB_STATIC", "1")
+    with Session(tiny_llm, prompts=["abc"], params=SHORT) as s:
+        s.run()
+        assert s.show(step=1) is None
+    assert "image/png" in shown[0]
+
+
 def test_plan_reads_texts_ids_and_arrivals():
     own = SamplingParams(max_tokens=9)
     prompts = ["text", [1, 2], (7, 8, 9), (4, "late"), (5, (1, 2)), (6, "own", own)]
