@@ -23,6 +23,8 @@
 # order are not.
 
 # %%
+import textwrap
+
 from engine import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.models.catalog import PUBLISHED
 from lab import Session, show
@@ -33,10 +35,10 @@ if MODEL == "tiny":
 print("model:", MODEL)
 
 # %% [markdown]
-# ## Start an engine: three graphs are captured before the first request
+# ## Start an engine: six graphs are captured before the first request
 #
-# Three buckets: batches of 1, 2 and 4 requests, each with a plain sampler (greedy) and a full one, since sampling is part of the
-# graph. Warm-up captures the largest first, so that the others fit into its memory: watch how little the pool grows after it.
+# Three buckets, for batches of 1, 2 and 4 requests, times two samplers, a plain one (greedy) and a full one, since sampling is part
+# of the graph: six graphs. Warm-up captures the largest first, so that the others fit into its memory: watch how little the pool grows after it.
 # After that, capture is forbidden: a step either finds its graph or runs eagerly.
 
 # %%
@@ -96,16 +98,21 @@ for step, guess in zip(session.trace.steps, prediction, strict=False):
 # The same in words, for an eager step and for the padded one:
 
 # %%
-print(session.trace.explain(4))
-print()
-print(session.trace.explain(5))
+for step in (4, 5):
+    print(textwrap.fill(session.trace.explain(step), width=100), end="\n\n")
 
 # %% [markdown]
 # ## Step through it
 #
-# Arrow keys change the step, PageUp and PageDown the stage, `f` jumps to the next step that left the graph path. Select a row and
-# keep following that request. In stage 6 look at `input_ids`: after a replayed step its first rows were written by a *device
-# gather* (the token that was just sampled never went to the host and back), and the rows above the batch are old: nobody reads them.
+# **As committed, the next cell holds a still picture.** *Run > Run All Cells* puts the live stepper in its place.
+#
+# **Click the stepper first**, so that the keys go to it: the left and right arrows change the step, PageUp and PageDown the stage,
+# `f` jumps to the next step that left the graph path, `t` shows tables, `p` lets you predict, `?` lists all keys. Select a row and
+# keep following that request.
+#
+# In stage 6 look at `input_ids`. The row of a request in generation is written by a *device gather* whenever its previous sample
+# lies on the device, in eager steps as in replayed ones: the token never went to the host and back. A prompt's rows are copied
+# from the host. The cells to the right of the batch are old, and nobody reads them.
 #
 # The button at the upper right (or `r`) takes one more *real* step: four requests are still running, and will finish one by one.
 
@@ -114,6 +121,11 @@ show(session, step=5)
 
 # %% [markdown]
 # ## The article's seven preparation steps, and where they are here
+#
+# *The article* is 《TensorRT-LLM 源码完全拆解(五)：PyTorchModelEngine 与输入组装——动态请求如何拼成静态形状的一次前向》 (in Chinese, by 平昊阳,
+# CC BY-NC-SA 4.0; not shipped here): part five of a close reading of TensorRT-LLM's source, on how its `PyTorchModelEngine` turns
+# requests that change at every step into one forward pass of a static shape. This walkthrough stands on its own; the table is for
+# those who read both.
 #
 # | the article | here | note |
 # |---|---|---|
