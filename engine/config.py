@@ -218,7 +218,7 @@ class EngineConfig:
         """Check each field, then the groups against each other."""
         _normalise(
             self,
-            max_seq_len=_integer("EngineConfig.max_seq_len", self.max_seq_len, low=1),
+            max_seq_len=_integer("EngineConfig.max_seq_len", self.max_seq_len, low=2),
             seed=_integer("EngineConfig.seed", self.seed, low=0, high=_MAX_SEED),
         )
         _require_choice("EngineConfig.dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))

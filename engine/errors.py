@@ -13,6 +13,7 @@
     |   |-- CaptureRefusedError          an operation that a graph cannot record
     |   `-- ReplayRefusedError           the inputs are not those that the graph was captured with
     |-- ProbeError                       an observer raised; carries its exception to the caller, unchanged
+    |-- ReentryError                     an LLM was called while one of its steps was running
     |-- ClosedError                      the engine was closed
     `-- TraceError (ValueError)          a trace file cannot be read
 
@@ -82,6 +83,10 @@ class ProbeError(StepscopeError):
         """Carry the observer's own exception."""
         super().__init__(f"a probe raised {original!r}")
         self.original = original
+
+
+class ReentryError(StepscopeError):
+    """A call from inside a probe, or from a second thread, in the middle of a step."""
 
 
 class ClosedError(StepscopeError):

@@ -18,8 +18,9 @@ from engine.errors import ClosedError, ConfigError, RequestError
 from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
 from engine.model_engine import build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
+from engine.models.tokenizer import Tokenizer
 from engine.probe import Probe
-from engine.py_executor import FinishedRequest, PyExecutor, Schedulers
+from engine.py_executor import FinishedRequest, PyExecutor, Schedulers, uninterrupted
 from engine.runners.interface import WarmupReport
 from engine.sampling.stopping import StopChecker
 from engine.scheduler.capacity import CapacityScheduler
@@ -47,6 +48,9 @@ class RequestOutput:
     cached_tokens: int = 0
 
 
+_Box = dict[int, RequestOutput]
+
+
 class LLM:
     """A model that serves requests; a context manager.
 
@@ -62,7 +66,7 @@ class LLM:
         stream_lag: int = 0,
     ) -> None:
         """Load, allocate, warm up. decisions and stream_lag (CPU) are for lessons: other rules, late copies."""
-        self.config = config or EngineConfig()
+        self.config = EngineConfig() if config is None else config
         if not isinstance(self.config, EngineConfig):
             message = f"config must be an EngineConfig, got {config!r}"
             raise ConfigError(message)
@@ -87,26 +91,19 @@ class LLM:
         self._executor = PyExecutor(
             model_engine=self._model_engine,
             resources=self._resources,
-            schedulers=Schedulers(
-                CapacityScheduler(scheduler.capacity_policy),
-                MicroBatchScheduler(
-                    max_batch_size=scheduler.max_batch_size,
-                    max_num_tokens=scheduler.max_num_tokens,
-                    chunking=scheduler.chunking,
-                    chunk_unit=self.config.chunk_unit,
-                ),
-            ),
+            schedulers=_schedulers(self.config),
             sampler=parts.sampler,
             stream=parts.stream,
             engine_seed=self.config.seed,
         )
         self._probe: Probe | None = None
         self._next_id = 0
-        self._mailbox: list[RequestOutput] = []  # finished during somebody else's generate or stream
+        self._mailbox: list[RequestOutput] = []  # finished, and nobody's generate or stream waits for it
+        self._boxes: dict[int, _Box] = {}  # where the output of a request goes, for those that somebody waits for
         self._is_closed = False
 
     @property
-    def tokenizer(self):  # noqa: ANN201 the type is the model's own
+    def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
         return self.loaded.tokenizer
 
@@ -123,7 +120,7 @@ class LLM:
     @property
     def has_unfinished(self) -> bool:
         """Whether ``step`` has something to run or to hand out."""
-        return bool(self._mailbox) or self._executor.has_unfinished
+        return not self._is_closed and (bool(self._mailbox) or self._executor.has_unfinished)
 
     @property
     def probe(self) -> Probe | None:
@@ -133,6 +130,9 @@ class LLM:
     def set_probe(self, probe: Probe | None) -> None:
         """Attach an observer of every stage of every step, or detach it with None."""
         self._require_open()
+        if probe is not None and not callable(getattr(probe, "emit", None)):
+            message = f"a probe needs a method emit(stage, step, value), got {probe!r}; None detaches"
+            raise ConfigError(message)
         self._probe = probe
         self._executor.set_probe(probe)
 
@@ -141,14 +141,14 @@ class LLM:
         return self._enqueue(self._validate(prompt, params))
 
     def step(self) -> list[RequestOutput]:
-        """Run one step and return the outputs that finished since the last call (none on most steps)."""
-        self._require_open()
-        waiting, self._mailbox = self._mailbox, []
-        try:
-            return waiting + [_output(finished) for finished in self._executor.step()]
-        except BaseException:
-            self._mailbox = waiting + self._mailbox
-            raise
+        """Run one step and return the outputs that finished since the last call (none on most steps).
+
+        Outputs of a running ``generate`` or ``stream`` go to it, never to somebody else's ``step``.
+        """
+        self._advance()
+        with uninterrupted():
+            finished, self._mailbox = self._mailbox, []
+        return finished
 
     def abort(self, request_id: int) -> None:
         """End a waiting or running request; its output ("abort") comes with the next ``step``.
@@ -165,17 +165,16 @@ class LLM:
 
         params: one for all, or one for each prompt. Raises: RequestError before anything is enqueued.
         """
+        self._require_open()
         validated = [self._validate(*pair) for pair in _pair(prompts, params)]
-        request_ids = [self._enqueue(prompt) for prompt in validated]
-        outputs: dict[int, RequestOutput] = {}
-        own = set(request_ids)
+        box: _Box = {}
         try:
-            while len(outputs) < len(own):
-                self._advance(own, outputs)
-        except BaseException:
-            self._abandon(own - outputs.keys())
-            raise
-        return [outputs[request_id] for request_id in request_ids]
+            request_ids = [self._enqueue(prompt, box) for prompt in validated]
+            while len(box) < len(request_ids):
+                self._advance()
+        finally:
+            self._abandon(box)
+        return [box[request_id] for request_id in request_ids]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[str]:
         """Yield the text of one request as it becomes final; closing the iterator aborts the request."""
@@ -204,50 +203,59 @@ class LLM:
         self.close()
 
     def _stream(self, validated: "_Validated") -> Iterator[str]:
-        request_id = self._enqueue(validated)
-        outputs: dict[int, RequestOutput] = {}
+        box: _Box = {}
         shown = 0
         try:
-            while not outputs:
-                self._advance({request_id}, outputs)
-                text = outputs[request_id].text if outputs else validated.stop_checker.text
+            request_id = self._enqueue(validated, box)
+            while not box:
+                self._advance()
+                text = box[request_id].text if box else validated.stop_checker.text
                 if len(text) > shown:
                     yield text[shown:]
                     shown = len(text)
+            output = box[request_id]
         finally:
-            if not outputs:
-                self._abandon({request_id})
-        if outputs[request_id].error is not None:
-            raise RequestError(outputs[request_id].error)
+            self._abandon(box)
+        if len(output.text) > shown:  # it ended in somebody else's step
+            yield output.text[shown:]
+        if output.error is not None:
+            raise RequestError(output.error)
 
-    def _advance(self, own: set[int], outputs: dict[int, RequestOutput]) -> None:
-        """Run a step; keep one's own outputs apart from those that the next ``step`` hands out."""
+    def _advance(self) -> None:
+        """Run a step and send each finished output to whoever waits for it, else to the mailbox."""
         self._require_open()
-        for finished in self._executor.step():
-            output = _output(finished)
-            if output.request_id in own:
-                outputs[output.request_id] = output
-            else:
-                self._mailbox.append(output)
+        self._executor.step()
+        self._collect()
 
-    def _abandon(self, request_ids: set[int]) -> None:
-        """Abort requests whose caller is gone, and drop their outputs."""
-        if self._is_closed:
-            return
-        live = {request_id for request_id in request_ids if self._executor.is_live(request_id)}
-        for request_id in live:
-            self._executor.abort(request_id)
-        for finished in self._executor.take_finished():
-            if finished.request.request_id not in request_ids:
-                self._mailbox.append(_output(finished))
+    def _collect(self) -> None:
+        with uninterrupted():
+            for finished in self._executor.take_finished():
+                output = _output(finished)
+                box = self._boxes.pop(output.request_id, None)
+                if box is None:
+                    self._mailbox.append(output)
+                else:
+                    box[output.request_id] = output
 
-    def _enqueue(self, validated: "_Validated") -> int:
+    def _abandon(self, box: _Box) -> None:
+        """Abort what still runs for a caller that is gone, and drop its outputs."""
+        for request_id in [i for i, other in self._boxes.items() if other is box]:
+            if not self._is_closed and self._executor.is_live(request_id):
+                self._executor.abort(request_id)
+                self._collect()
+            self._boxes.pop(request_id, None)
+
+    def _enqueue(self, validated: "_Validated", box: _Box | None = None) -> int:
         self._require_open()
-        spec = RequestSpec(
-            self._next_id, validated.prompt_token_ids, validated.params, max_new_tokens=validated.max_new_tokens
-        )
-        self._next_id += 1
-        self._executor.submit(LlmRequest(spec), validated.stop_checker)
+        self._executor.require_idle()
+        with uninterrupted():
+            spec = RequestSpec(
+                self._next_id, validated.prompt_token_ids, validated.params, max_new_tokens=validated.max_new_tokens
+            )
+            self._next_id += 1
+            self._executor.submit(LlmRequest(spec), validated.stop_checker)
+            if box is not None:
+                self._boxes[spec.request_id] = box
         return spec.request_id
 
     def _validate(self, prompt: Prompt, params: SamplingParams | None) -> "_Validated":
@@ -271,8 +279,10 @@ class LLM:
     def _token_ids(self, prompt: Prompt) -> tuple[int, ...]:
         if isinstance(prompt, str):
             return self._limits.checked(self.tokenizer.encode(prompt))
-        if isinstance(prompt, Sequence) or hasattr(prompt, "tolist"):
-            return self._limits.checked(list(prompt))
+        if (isinstance(prompt, Sequence) and not isinstance(prompt, bytes)) or hasattr(prompt, "tolist"):
+            values = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+            if isinstance(values, list):
+                return self._limits.checked(values)
         message = f"a prompt must be text or a list of token ids, got {prompt!r}"
         raise RequestError(message)
 
@@ -290,6 +300,17 @@ class _Validated:
     params: SamplingParams
     stop_checker: StopChecker
     max_new_tokens: int
+
+
+def _schedulers(config: EngineConfig) -> Schedulers:
+    scheduler = config.scheduler
+    micro_batch = MicroBatchScheduler(
+        max_batch_size=scheduler.max_batch_size,
+        max_num_tokens=scheduler.max_num_tokens,
+        chunking=scheduler.chunking,
+        chunk_unit=config.chunk_unit,
+    )
+    return Schedulers(CapacityScheduler(scheduler.capacity_policy), micro_batch)
 
 
 def _pair(

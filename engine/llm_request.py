@@ -94,8 +94,10 @@ class RequestLimits:
             raise RequestError(message)
 
     def _token_id(self, value: object, at: int) -> int:
-        is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
-        token_id = operator.index(value) if is_integer else -1  # pyright: ignore[reportArgumentType]
+        try:
+            token_id = -1 if isinstance(value, bool) else operator.index(value)  # pyright: ignore[reportArgumentType]
+        except TypeError:
+            token_id = -1
         if not 0 <= token_id < self.vocab_size:
             message = f"prompt token {at} must be an integer in [0, {self.vocab_size}), got {value!r}"
             raise RequestError(message)

@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 import torch
 
 from engine.device import Stream
-from engine.errors import ProbeError, UnknownRequestError
+from engine.errors import ProbeError, ReentryError, UnknownRequestError
 from engine.inputs.records import SampleStateTensors
 from engine.llm_request import LlmRequest, RequestState
 from engine.model_engine import ModelEngine
@@ -126,6 +126,7 @@ class PyExecutor:
         self._samples = SampleStateTensors(sampler.new_tokens)
         self._host_tokens = torch.zeros(sampler.num_slots, dtype=torch.int32, pin_memory=sampler.new_tokens.is_cuda)
         self._probe: Probe | None = None
+        self._is_stepping = False
         self.num_steps = 0
 
     def set_probe(self, probe: Probe | None) -> None:
@@ -138,11 +139,6 @@ class PyExecutor:
         """Whether ``step`` has something to run or to hand out."""
         return bool(self._live or self._outbox)
 
-    @property
-    def num_live(self) -> int:
-        """Requests waiting or running."""
-        return len(self._live)
-
     def submit(self, request: LlmRequest, stop_checker: StopChecker) -> None:
         """Add a request at the end of the queue; the caller has validated it."""
         assert request.request_id not in self._live
@@ -150,22 +146,38 @@ class PyExecutor:
 
     def abort(self, request_id: int) -> None:
         """End a live request now; its output comes with the next ``step``. Raises: UnknownRequestError."""
-        if request_id not in self._live:
+        self.require_idle()
+        if not self.is_live(request_id):
             known = ", ".join(map(str, self._live)) or "none"
-            message = f"request {request_id} is not waiting or running (live requests: {known})"
+            message = f"request {request_id!r} is not waiting or running (live requests: {known})"
             raise UnknownRequestError(message)
         with uninterrupted():
             self._finish(self._live[request_id], "abort")
 
     def is_live(self, request_id: int) -> bool:
         """Whether the request is waiting or running."""
-        return request_id in self._live
+        return isinstance(request_id, int) and not isinstance(request_id, bool) and request_id in self._live
 
-    def step(self) -> tuple[FinishedRequest, ...]:
-        """Run one step if anything is live, and return the requests that have finished since the last call."""
-        if self._live:
-            self._run_step()
-        return self.take_finished()
+    def step(self) -> None:
+        """Run one step if anything is live; ``take_finished`` hands out what it finished.
+
+        Raises: ReentryError from inside a probe, or while another thread is in a step.
+        """
+        self.require_idle()
+        self._is_stepping = True
+        try:
+            if self._live:
+                self._run_step()
+        finally:
+            self._is_stepping = False
+
+    def require_idle(self) -> None:
+        """Refuse to touch the loop in the middle of a step."""
+        if self._is_stepping:
+            message = (
+                "an LLM serves one call at a time and a step is running; call it from one thread, never from a probe"
+            )
+            raise ReentryError(message)
 
     def take_finished(self) -> tuple[FinishedRequest, ...]:
         """Hand out the finished requests without running anything."""
@@ -226,13 +238,14 @@ class PyExecutor:
             self._open = (scheduled, reservation)
             for request_id, slot in reservation.slots:
                 self._live[request_id].request.py_seq_slot = slot
-        for request_id, slot in reservation.slots:
-            spec = self._live[request_id].request.spec
-            seed = request_seed(spec.params.seed, engine_seed=self._engine_seed, request_id=request_id)
-            self._sampler.set_slot(
-                slot, spec.params, seed=seed, prompt_token_ids=spec.prompt_token_ids, stream=self._stream
-            )
+        for request_id, _slot_id in reservation.slots:
+            self._set_slot(self._live[request_id].request)
         return reservation
+
+    def _set_slot(self, request: LlmRequest) -> None:
+        params = request.spec.params
+        seed = request_seed(params.seed, engine_seed=self._engine_seed, request_id=request.request_id)
+        self._sampler.set_slot(_slot(request), params, seed=seed, prompt_token_ids=request.tokens, stream=self._stream)
 
     def _read_samples(self, scheduled: ScheduledRequests, outputs: ForwardOutputs) -> SampledTokens:
         """Wait for the device and read one token for each logit row."""
@@ -240,7 +253,7 @@ class PyExecutor:
         self._stream.record().wait()
         tokens = self._host_tokens.tolist()
         spans = [span for span in scheduled.spans if span.num_logit_rows]
-        token_ids = tuple([(span.request_id, tokens[_slot(span)]) for span in spans])
+        token_ids = tuple([(span.request_id, tokens[_slot(span.request)]) for span in spans])
         return SampledTokens(token_ids, _read_logprobs(spans, token_ids, outputs))
 
     def _commit(self, scheduled: ScheduledRequests, sampled: SampledTokens) -> StepCommit:
@@ -300,6 +313,9 @@ class PyExecutor:
                 span.request.py_batch_idx = None
             for request_id, _slot_id in reservation.slots:
                 self._live[request_id].request.py_seq_slot = None
+            for span in scheduled.spans:
+                if span.request.py_seq_slot is not None and span.request.spec.params.repetition_penalty != 1.0:
+                    self._set_slot(span.request)  # the step may have marked a token that was not committed
 
     def _fail(self, scheduled: ScheduledRequests, error: Exception) -> None:
         """End the requests of a step that raised; the others go on. Without a batch, the oldest request is at fault."""
@@ -309,10 +325,9 @@ class PyExecutor:
                 self._finish(self._live[request_id], "error", f"{type(error).__name__}: {error}")
 
 
-def _slot(span: Span) -> int:
-    slot = span.request.py_seq_slot
-    assert slot is not None, f"request {span.request_id} has no slot"
-    return slot
+def _slot(request: LlmRequest) -> int:
+    assert request.py_seq_slot is not None, f"request {request.request_id} has no slot"
+    return request.py_seq_slot
 
 
 def _read_logprobs(

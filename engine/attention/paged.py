@@ -24,6 +24,7 @@ from engine.errors import CapacityError
 from engine.kv_cache.storage import KVStorage
 
 _NAMES: Final[tuple[str, ...]] = ("kv_lens", "query_start", "run_blocks", "block_table", "seq_lens", "row_to_sequence")
+_UNKNOWN: Final[tuple[int, ...]] = (-1,)
 
 
 class PagedMetadata(AttentionMetadata, abc.ABC):
@@ -42,7 +43,7 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         S, N, W = capacity.max_num_sequences, capacity.max_num_tokens, capacity.max_blocks_per_seq
         sizes = dict(zip(_NAMES, (S, S + 1, S, S * W, S, N), strict=True))
         self.step_table = torch.zeros(sum(sizes.values()), dtype=torch.int32, device=spec.torch_device)
-        flat = dict(zip(_NAMES, self.step_table.split(list(sizes.values())), strict=True))
+        flat: dict[str, torch.Tensor] = dict(zip(_NAMES, self.step_table.split(list(sizes.values())), strict=True))
         self._flat = flat
         self.kv_lens, self.seq_lens = flat["kv_lens"], flat["seq_lens"]
         self.block_table = flat["block_table"].view(S, W)
@@ -100,6 +101,7 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
 
     def _write_rows(self, seq_lens: tuple[int, ...]) -> None:
         S, N = self.capacity.max_num_sequences, self.capacity.max_num_tokens
+        self._seq_lens = _UNKNOWN  # an interrupt in here must not leave the old rows' name on the new rows
         lengths = np.zeros(S, dtype=np.int32)
         lengths[: len(seq_lens)] = seq_lens
         starts = np.zeros(S + 1, dtype=np.int32)
@@ -112,7 +114,7 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._seq_lens = seq_lens
 
     def _write_tables(self, tables: tuple[tuple[int, ...], ...]) -> None:
-        before = self._tables
+        before, self._tables = self._tables, ()  # likewise: whatever is not known is written again
         for index, table in enumerate(tables):
             if index < len(before) and before[index] is table:
                 continue  # the manager hands out the same tuple until the table grows

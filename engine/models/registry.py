@@ -67,6 +67,10 @@ def load_model(name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_le
     max_seq_len: the longest sequence to be served; None means the model's own maximum.
     Raises: ModelError, which names what was wrong and the nearest thing to do.
     """
+    if not isinstance(name_or_path, str | Path):
+        message = f"a model is named by text or by a path, got {name_or_path!r}; 'tiny' is built in"
+        raise ModelError(message)
+    name_or_path = str(name_or_path)
     if name_or_path == TINY_NAME:
         return _load_tiny(spec, seed, max_seq_len)
     path = _find(name_or_path)
@@ -93,8 +97,12 @@ def _find(name_or_path: str) -> Path:
             )
             raise ModelError(message)
         return published.path
-    path = Path(name_or_path).expanduser()
-    if name_or_path and path.exists():
+    try:
+        path = Path(name_or_path).expanduser()
+        exists = bool(name_or_path) and path.exists()
+    except (OSError, RuntimeError, ValueError):  # a name too long for a path, an unknown user's home, a NUL
+        path, exists = Path(), False
+    if exists:
         return path
     near = difflib.get_close_matches(name_or_path.lower(), model_names(), n=3, cutoff=0.4) or model_names()
     looks_like_path = path.suffix == ".gguf" or len(path.parts) > 1

@@ -67,7 +67,7 @@ def test_configs_are_frozen_keyword_only_records_with_working_defaults(kind):
         (CudaGraphConfig, "strict_buffers", "yes", "must be True or False, got 'yes'"),
         (CudaGraphConfig, "prefill_num_tokens", (64,), "must be empty (prefill graphs are not built yet), got (64,)"),
         (CudaGraphConfig, "prefill_num_tokens", 64, "must be a sequence of integers, got 64; use (64,)"),
-        (EngineConfig, "max_seq_len", 0, "must be an integer of at least 1, got 0"),
+        (EngineConfig, "max_seq_len", 0, "must be an integer of at least 2, got 0"),
         (EngineConfig, "seed", -1, "must be an integer from 0 to 9223372036854775807, got -1"),
         (EngineConfig, "seed", None, "must be an integer from 0 to 9223372036854775807, got None"),
         (EngineConfig, "dtype", "fp32", "must be one of 'auto', 'float32', 'bfloat16', 'float16', got 'fp32'"),

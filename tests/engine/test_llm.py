@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+import torch
 
 from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig, StepscopeError
 from engine.errors import ClosedError, ConfigError, ModelError, RequestError, UnknownRequestError
@@ -163,6 +165,12 @@ BAD_PROMPTS = [
     (["a"], "got 'a'"),
     ([True], "got True"),
     ([None], "got None"),
+    (np.array([[1, 2], [3, 4]]), r"prompt token 0 must be an integer in .* got \[1, 2\]"),
+    (np.array(3), "a prompt must be text or a list of token ids"),
+    (np.array([1.0]), "got 1.0"),
+    (torch.tensor([1.5]), "got 1.5"),
+    (torch.tensor([True]), "got True"),
+    (b"abc", "a prompt must be text or a list of token ids, got b'abc'"),
     (17, "a prompt must be text or a list of token ids, got 17"),
     (None, "a prompt must be text or a list of token ids, got None"),
     ([1] * 64, "at most max_seq_len - 1 = 63 tokens .* got 64; .*max_seq_len=65"),
@@ -172,7 +180,7 @@ BAD_PROMPTS = [
 
 @pytest.mark.parametrize(("prompt", "message"), BAD_PROMPTS, ids=[m[:24] for _p, m in BAD_PROMPTS])
 def test_a_bad_prompt_is_refused_and_the_others_go_on(llm, prompt, message):
-    if prompt == [1, 260, 3]:
+    if isinstance(prompt, list) and prompt == [1, 260, 3]:
         prompt = [1, llm.loaded.config.vocab_size, 3]
     good = llm.submit("good", SamplingParams(max_tokens=3))
     with pytest.raises(RequestError, match=message) as caught:
@@ -215,8 +223,15 @@ def test_an_unknown_model_or_device_is_refused():
         LLM("tinny", CONFIG)
     with pytest.raises(ConfigError, match="device"):
         LLM("tiny", EngineConfig(device="tpu"))
-    with pytest.raises(ConfigError, match="config must be an EngineConfig"):
-        LLM("tiny", {"device": "cpu"})
+    for config in ({"device": "cpu"}, {}, 0, ""):
+        with pytest.raises(ConfigError, match="config must be an EngineConfig"):
+            LLM("tiny", config)
+    for model in (None, 5, b"tiny"):
+        with pytest.raises(ModelError, match="a model is named by text or by a path, got"):
+            LLM(model, CONFIG)
+    for model in ("x" * 5000, "~nobody-at-all/x", "a\0b", ""):
+        with pytest.raises(ModelError, match="A model is a name"):
+            LLM(model, CONFIG)
 
 
 def test_a_pool_that_cannot_hold_one_sequence_is_refused_with_both_fixes():
@@ -229,7 +244,15 @@ def test_a_closed_engine_says_so():
     llm = LLM("tiny", CONFIG)
     llm.close()
     llm.close()
-    for call in (lambda: llm.generate("a"), lambda: llm.submit("a"), llm.step, lambda: llm.abort(0), llm.__enter__):
+    assert not llm.has_unfinished
+    for call in (
+        lambda: llm.generate([]),
+        lambda: llm.generate("a"),
+        lambda: llm.submit("a"),
+        llm.step,
+        lambda: llm.abort(0),
+        llm.__enter__,
+    ):
         with pytest.raises(ClosedError, match="was closed"):
             call()
 

@@ -1,0 +1,140 @@
+"""Interrupts, probes and callers in each other's way: nothing is lost, and no later token changes."""
+
+import itertools
+
+import pytest
+
+import engine.llm
+from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams
+from engine.attention import paged
+from engine.errors import ConfigError, ReentryError
+from engine.probe import Stage
+
+CONFIG = EngineConfig(device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4)))
+TOKENS = SamplingParams(max_tokens=8)
+
+
+@pytest.fixture
+def llm():
+    with LLM("tiny", CONFIG) as llm:
+        yield llm
+        llm.check()
+
+
+class At:
+    """A probe that acts once, at one stage of one step."""
+
+    def __init__(self, stage, step, action):
+        self.at, self.action = (stage, step), action
+
+    def emit(self, stage, step, value):
+        if (stage, step) == self.at and self.action is not None:
+            action, self.action = self.action, None
+            action()
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("call", range(24))
+def test_an_interrupt_between_two_copies_of_the_metadata_changes_no_later_token(monkeypatch, llm, call):
+    prompts = ["abc", "de"]
+    expected = [out.token_ids for out in llm.generate(prompts, TOKENS)]
+    counter, real = itertools.count(), paged.PinnedRing.stage
+
+    def stage(self, values):
+        if next(counter) == call:
+            raise KeyboardInterrupt
+        return real(self, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(paged.PinnedRing, "stage", stage)
+        try:
+            llm.generate(["zzz", "q", "rr"], TOKENS)
+        except KeyboardInterrupt:
+            llm.check()
+    assert [out.token_ids for out in llm.generate(prompts, TOKENS)] == expected
+    assert [out.token_ids for out in llm.generate(prompts[:1], TOKENS)] == expected[:1]
+
+
+@pytest.mark.parametrize("stage", [Stage.RAN, Stage.SAMPLED])
+def test_an_undone_step_leaves_no_mark_in_a_repetition_penalty(llm, stage):
+    params = SamplingParams(max_tokens=10, repetition_penalty=1.4)
+    expected = llm.generate("q", params)[0].token_ids
+    for step in range(1, 8):
+        llm.set_probe(At(stage, llm.num_steps + step, interrupt))
+        llm.submit("q", params)
+        outputs = []
+        while llm.has_unfinished:
+            try:
+                outputs += llm.step()
+            except KeyboardInterrupt:
+                continue
+        assert outputs[0].token_ids == expected
+
+
+def test_a_stream_gets_its_end_whoever_runs_the_step(llm):
+    expected = llm.generate("hello", TOKENS)[0].text
+    stream = llm.stream("hello", TOKENS)
+    first = next(stream)
+    llm.generate("abc", SamplingParams(max_tokens=20))
+    assert first + "".join(stream) == expected
+    stream = llm.stream("hello", TOKENS)
+    first = next(stream)
+    while llm.has_unfinished:
+        assert llm.step() == [], "the output belongs to the stream"
+    assert first + "".join(stream) == expected
+    pairs = itertools.zip_longest(llm.stream("hello", TOKENS), llm.stream("abc", TOKENS), fillvalue="")
+    assert "".join(pair[0] for pair in pairs) == expected
+
+
+def test_a_stream_whose_request_is_aborted_ends(llm):
+    stream = llm.stream("hello", TOKENS)
+    first = next(stream)
+    (request_id,) = llm._executor._live
+    llm.abort(request_id)
+    assert llm.step() == []
+    assert first + "".join(stream) == llm.generate("hello", SamplingParams(max_tokens=1))[0].text
+
+
+def test_an_interrupt_while_an_output_is_handed_out_loses_nothing(monkeypatch, llm):
+    request_id = llm.submit("hello", SamplingParams(max_tokens=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.llm.PyExecutor, "take_finished", lambda self: interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            llm.step()
+    assert [out.request_id for out in llm.step()] == [request_id]
+
+
+def test_an_interrupt_between_two_submissions_of_generate_leaves_no_orphan(monkeypatch, llm):
+    real, counter = LLM._enqueue, itertools.count()
+
+    def enqueue(self, *args):
+        if next(counter) == 1:
+            raise KeyboardInterrupt
+        return real(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LLM, "_enqueue", enqueue)
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["a", "b", "c"], TOKENS)
+    assert not llm.has_unfinished
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_call_from_inside_a_probe_is_refused_and_changes_no_token(llm, stage):
+    expected = llm.generate("hello", TOKENS)[0].token_ids
+    request_id = llm.submit("hello", TOKENS)
+    for act in (llm.step, lambda: llm.generate("x"), lambda: llm.abort(request_id), lambda: llm.submit("y")):
+        llm.set_probe(At(stage, llm.num_steps, act))
+        with pytest.raises(ReentryError, match="an LLM serves one call at a time"):
+            llm.step()
+    llm.set_probe(None)
+    (output,) = [out for _ in range(20) for out in llm.step()]
+    assert output.token_ids == expected
+
+
+def test_what_is_no_probe_is_refused_at_once(llm):
+    with pytest.raises(ConfigError, match=r"a probe needs a method emit\(stage, step, value\), got 5"):
+        llm.set_probe(5)
