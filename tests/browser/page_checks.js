@@ -1,6 +1,6 @@
 // What a browser test asks of the page itself: contrast, names and roles, text that fits, the time of a key press.
 const contrast = (root) => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
   const light = (rgb) => {
     const [r, g, b] = rgb.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
