@@ -120,9 +120,10 @@ _FALL_OFFS: Final = (
             "批次中的提示请求数：{contexts}。解码图中每个请求只有一行，而提示会带来多行。",
         ),
         fix=Words(
-            "Nothing has to change: the graph path is back after the last chunk. A larger "
-            "SchedulerConfig.max_num_tokens gets there in fewer steps.",
-            "不必改动：最后一块完成后就回到图路径。更大的 SchedulerConfig.max_num_tokens 可以更快到达。",
+            "Nothing has to change: the graph path is back when no prompt is left in the step. Only with chunking on "
+            "and a long prompt does a larger SchedulerConfig.max_num_tokens get there in fewer steps.",
+            "不必改动：步中不再有提示时就回到图路径。只有在开启分块且提示很长时，"
+            "更大的 SchedulerConfig.max_num_tokens 才能用更少的步到达。",
         ),
         section=Section.PACKING,
     ),
