@@ -7,6 +7,8 @@ Does not: choose what to say, or hold logic.
 
 from typing import Final
 
+_ARTICLE: Final = "TensorRT-LLM 源码完全拆解(五)：PyTorchModelEngine 与输入组装——动态请求如何拼成静态形状的一次前向"
+
 HINTS: Final[dict[str, tuple[str, str]]] = {
     "layer.persistent.what": (
         "Allocated once, live as long as the process; every step writes into the same places.",
@@ -25,7 +27,10 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "{dtype}[{capacity}] at {address}, read: {live}",
         "{dtype}[{capacity}]，地址 {address}，读取：{live}",
     ),
-    "buf.legend.live": ("written in this step", "本步写入"),
+    "buf.legend.live": (
+        "written in this step: context, generation, dummy, other lists",
+        "本步写入：上下文、解码、填充、其他列表",
+    ),
     "buf.legend.kept": ("read, written earlier", "读取，更早写入"),
     "buf.legend.stale": ("left over from n steps ago, not read", "n 步之前的残留，不读取"),
     "buf.legend.spare": ("written, not read", "写入但不读取"),
@@ -90,6 +95,10 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "Predict mode: go to the next step; its path stays hidden until you choose.",
         "预测模式：前往下一步；选择之前路径保持隐藏。",
     ),
+    "predict.end": (
+        "Predict mode: this is the last step, so there is no next step to predict. Go back and start from there.",
+        "预测模式：这是最后一步，没有下一步可预测。请回到前面再开始。",
+    ),
     "predict.ask": (
         "Step {step}: {n} {n|request|requests}, {contexts} with prompt left, {rows} {rows|row|rows}. How does it run?",
         "第 {step} 步：{n} 个请求，其中 {contexts} 个还有提示，共 {rows} 行。它会怎样运行？",
@@ -124,9 +133,13 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "~ simulated: the CPU tape stands for the graph; read contents and addresses, not speed.",
         "~ 模拟：CPU 磁带代替图；看内容和地址，不看速度。",
     ),
+    "help.article": (
+        f"article section: a heading of the source article (in Chinese), “{_ARTICLE}”.",
+        f"文章小节：来源文章《{_ARTICLE}》的小标题。",
+    ),
     "live.silent": (
         "No answer from the kernel for {seconds} s: it is busy, or it was restarted and this cell has to run again.",
         "内核 {seconds} 秒没有回应：它正忙，或者已重启，需要重新运行这个单元格。",
     ),
-    "live.gone": ("the run is over: no request is left", "运行已结束：没有剩余请求"),
+    "live.gone": ("The run is over: no request is left.", "运行已结束：没有剩余请求。"),
 }

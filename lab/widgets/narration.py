@@ -70,7 +70,9 @@ def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False) 
             said.append((f"why.{step.path.reason}", reason_arguments(step, buckets)))
     else:
         arguments = {"step": step.step, "bucket": step.path.bucket, "what": _what(step), "fill": _fill(step)}
-        said = [(f"say.{path}", arguments), ("say.steady" if is_steady(step) else "say.repacked", {})]
+        said = [(f"say.{path}", arguments)]
+        if is_steady(step):
+            said.append(("say.steady", {}))
     by_reason: dict[str, list[int]] = {}
     for deferral in step.schedule.deferrals:
         by_reason.setdefault(deferral.reason, []).append(deferral.request_id)

@@ -1,7 +1,7 @@
 """The reasons as the stepper shows them, joined from ``lab/reasons.py``, and the checklist's lines.
 
 ``why.X`` is the sentence with numbers, ``fix.X`` the smallest change, ``defer.X`` the clause of a deferral, ``note.X``
-what the article's section adds, ``cond.X`` the condition in words.
+what the article's section adds, ``cond.X`` the condition in words, ``got.X`` what was there.
 
 Does not: word a reason (``lab/reasons.py``) or decide one (``engine/``).
 """
@@ -20,6 +20,10 @@ _CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "cond.NO_DUMMY_SLOT": ("a dummy is there to fill the bucket", "有可用的填充请求"),
     "cond.SAMPLER_MODE_NOT_CAPTURED": ("this sampler has a captured graph", "该采样方式已捕获"),
     "cond.CAPTURE_NOT_ALLOWED_NOW": ("capturing is allowed now", "现在允许捕获"),
+    "got.GRAPHS_DISABLED": ("enabled: {got}", "已启用：{got}"),
+    "got.NO_DUMMY_SLOT": ("a dummy is ready: {got}", "填充请求已备好：{got}"),
+    "got.SAMPLER_MODE_NOT_CAPTURED": ("captured for this bucket: {got}", "这个桶已捕获：{got}"),
+    "got.CAPTURE_NOT_ALLOWED_NOW": ("captured for this bucket: {got}", "这个桶已捕获：{got}"),
 }
 
 
@@ -33,7 +37,7 @@ def _join() -> dict[str, tuple[str, str]]:
         row = REASONS[fall_off.value]
         joined[f"why.{fall_off}"] = _both(row.sentence)
         note = SECTION_NOTES[row.section]
-        joined[f"note.{fall_off}"] = (f"{row.section}: {note.en}", f"{row.section}：{note.zh}")
+        joined[f"note.{fall_off}"] = (f"Article section “{row.section}”: {note.en}", f"文章“{row.section}”：{note.zh}")
         if row.fix is not None:
             joined[f"fix.{fall_off}"] = _both(row.fix)
     for deferral in DeferralReason:

@@ -77,7 +77,6 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "Same requests as before: positions grow by one in place and one gather fetches the tokens; nothing was packed.",
         "请求与上一步相同：位置原地加一，词元一次收集；没有重新打包。",
     ),
-    "say.repacked": ("The batch was packed row by row.", "批次是逐行打包的。"),
     "say.waits": ("{who} held back: {reason}", "{who} 被推迟：{reason}"),
     "say.gap": ("Steps between the last one shown and this one are missing.", "上一个显示的步骤与本步之间有缺失。"),
     "say.stale": (

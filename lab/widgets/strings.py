@@ -23,7 +23,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "root.empty": ("No steps yet.", "还没有任何步骤。"),
     # bar
     "bar.step": ("Step {step}", "第 {step} 步"),
-    "bar.of": ("of {last}", "/ {last}"),
+    "bar.of": ("of {first}–{last}", "/ {first}–{last}"),
     "bar.first": ("First step", "第一步"),
     "bar.previous": ("Previous step", "上一步"),
     "bar.next": ("Next step", "下一步"),
@@ -35,7 +35,12 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "bar.live": ("Run the next step", "运行下一步"),
     "bar.simulated": ("graphs simulated", "图为模拟"),
     "nav.scrub": ("Step", "步"),
-    "nav.value": ("Step {step} of {last}: {path}, bucket {bucket}", "第 {step} 步，共到 {last}：{path}，桶 {bucket}"),
+    "nav.value": (
+        "Step {step} of {first}–{last}: {path}, bucket {bucket}",
+        "第 {step} 步（{first}–{last}）：{path}，桶 {bucket}",
+    ),
+    "nav.again": ("After the last step: from the start again.", "已到最后一步：再从头开始。"),
+    "nav.none": ("No step of this run is eager.", "本次运行没有 eager 的步骤。"),
     "tl.scale": ("rows (√ scale, most {max})", "行数（平方根刻度，最多 {max}）"),
     "tl.aria": ("Rows of each of {n} steps; {eager} ran eagerly", "{n} 步各自的行数；其中 {eager} 步为 eager"),
     "tip.step": (
@@ -68,8 +73,8 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "stage.8": ("Sample", "采样"),
     "stage.9": ("Commit", "提交"),
     "link.code": ("code:", "代码："),
-    "link.article": ("article:", "文章："),
-    "link.word": ("word:", "术语："),
+    "link.article": ("article section:", "文章小节："),
+    "link.word": ("glossary:", "术语："),
     # side
     "side.name": ("This step", "本步"),
     "side.path": ("Path of this step", "本步的路径"),

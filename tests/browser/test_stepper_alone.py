@@ -134,8 +134,9 @@ def test_f_finds_every_step_off_the_graph_path_with_its_reason(page_over, trace)
     eager = [step.step for step in trace.steps if step.graph.path == "eager"]
     page = page_over(trace, step=len(trace) - 1, stage=3)
     focus(page)
-    for expected in eager:
+    for index, expected in enumerate(eager):
         press(page, "f")
+        assert ("from the start again" in page.locator(".ss-detail").inner_text()) == (index == 0)
         assert step_of(page) == expected
         assert page.locator(".ss-verdict code").inner_text() == "HAS_CONTEXT_UNPROMOTED"
         assert "Smallest change: " in page.locator(".ss-verdict").inner_text()
@@ -169,7 +170,7 @@ def test_the_timeline_is_clicked_and_the_scrubber_named(page_over, trace):
     assert step_of(page) == len(trace) - 1
     assert page.locator(".ss-tip").is_visible()
     value = page.locator('input[type="range"]').get_attribute("aria-valuetext")
-    assert value == f"Step {len(trace) - 1} of {len(trace) - 1}: replay, bucket 1"
+    assert value == f"Step {len(trace) - 1} of 0–{len(trace) - 1}: replay, bucket 1"
 
 
 def test_the_table_view_lists_every_step(page_over, trace):
@@ -204,6 +205,44 @@ def test_a_prediction_hides_the_path_until_it_is_made(page_over, trace):
     press(page, "Shift")
     assert "1 of 2 right" in page.locator(".ss-predict").inner_text()
     assert page.evaluate("() => model.get('answers')") == {"2": "eager", "3": "eager"}
+
+
+def test_the_last_step_has_no_next_one_to_predict(page_over, trace):
+    page = page_over(trace, step=len(trace) - 1)
+    focus(page)
+    press(page, "p")
+    assert "no next step to predict" in page.locator(".ss-predict").inner_text()
+    press(page, "ArrowLeft")
+    assert "no next step to predict" not in page.locator(".ss-predict").inner_text()
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_live_run_says_that_it_is_over_after_its_last_step_only(page_over, trace, finished):
+    page = page_over(trace, step=len(trace) - 1, is_live=True, finished=finished)
+    focus(page)
+    assert ("The run is over" in page.locator(".ss-detail").inner_text()) == finished
+    press(page, "ArrowLeft")
+    assert "The run is over" not in page.locator(".ss-detail").inner_text()
+
+
+def test_an_english_reader_is_told_which_article_a_heading_belongs_to(page_over, trace):
+    page = page_over(trace)
+    focus(page)
+    assert "article section: 从调度输出到模型输入" in page.locator(".ss-links").inner_text()
+    assert "TensorRT-LLM 源码完全拆解(五)" in page.locator('.ss-links [lang="zh"]').get_attribute("title")
+    press(page, "?")
+    assert "TensorRT-LLM 源码完全拆解(五)" in page.locator('[role="dialog"]').inner_text()
+
+
+@pytest.mark.parametrize("width", [1000, 1366, 1500])
+def test_the_live_button_stands_at_the_right_edge_and_stage_names_on_one_line(page_over, trace, width):
+    page = page_over(trace, is_live=True)
+    page.set_viewport_size({"width": width, "height": 900})
+    press(page, "Shift")
+    bar, button = (page.locator(one).bounding_box() for one in (".ss-bar", ".ss-go"))
+    assert bar["x"] + bar["width"] - button["x"] - button["width"] < 20
+    heights = {round(one.bounding_box()["height"]) for one in page.locator(".ss-rail [role=tab]").all()}
+    assert len(heights) == 1
 
 
 def test_two_views_stay_in_step_and_a_closed_one_lets_go(page_over, trace):

@@ -15,6 +15,7 @@ class Context {
     this.busy = false;
     this.seq = 0;
     this.localAlert = "";
+    this.notice = "";
     this.saveTimer = 0;
     this.unsaved = {};
     this.repaint = () => {}; // main.js puts the real ones in
@@ -66,6 +67,14 @@ class Context {
       setAttr(node, "aria-label", this.t(id));
       if (node.tagName === "BUTTON") setAttr(node, "title", this.t(id));
     }
+  }
+
+  get isEnd() {
+    return this.at === this.store.length - 1 && (this.finished || !this.isLive);
+  }
+  notices() {
+    const ids = [this.notice, this.isLive && this.isEnd && "live.gone"];
+    return ids.filter(Boolean).map((id) => [id]);
   }
 
   hidden(at) {
@@ -169,13 +178,21 @@ class Context {
   }
 
   actions() {
-    const go = (at) => this.set({ step: this.store.clamp(at) });
+    const go = (at) => {
+      this.notice = "";
+      this.set({ step: this.store.clamp(at) });
+    };
     return {
       go,
       next: () => go(this.at + 1),
       stage: (stage) => this.set({ stage: (stage + STAGE_COUNT) % STAGE_COUNT }),
       select: (rid) => this.set({ selected: rid === this.selected ? -1 : rid }),
-      fallOff: () => go(this.store.nextFallOff(this.at)),
+      fallOff: () => {
+        const to = this.store.nextFallOff(this.at);
+        const again = to <= this.at;
+        go(to);
+        if (again) this.notice = this.store.frames[to].run.path === "eager" ? "nav.again" : "nav.none";
+      },
       language: () => this.set({ lang: this.language === "en" ? "zh" : "en" }),
       answer: (choice) => {
         this.focus(false); // the chosen button is about to go, and the keys with it

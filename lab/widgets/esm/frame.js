@@ -30,7 +30,7 @@ function barPart(cx) {
     root,
     paint(frame) {
       setText(step, frame ? cx.t("bar.step", { step: frame.s }) : "–"); // a live session may have no step yet
-      setText(total, frame ? cx.t("bar.of", { last: cx.lastStep() }) : "");
+      setText(total, frame ? cx.t("bar.of", { first: cx.store.frames[0].s, last: cx.lastStep() }) : "");
       setText(model, `${cx.store.header.model} · ${cx.store.header.device}`);
       show(simulated, cx.store.header.simulated);
       setAttr(predict, "aria-pressed", String(cx.predicting));
@@ -60,7 +60,7 @@ function sentencePart(cx) {
     stop: () => clearTimeout(timer),
     paint(frame) {
       const say = cx.hidden(cx.at) ? [["predict.say", { step: frame.s, n: frame.sch.spans.length }]] : frame.say;
-      const words = say.map(([id, args]) => cx.t(id, args));
+      const words = [...say, ...cx.notices()].map(([id, args]) => cx.t(id, args));
       setText(main, words[0]);
       setText(detail, words.slice(1).join(cx.language === "zh" ? "" : " "));
       const changed = cx.hidden(cx.at) ? [] : frame.chg;
@@ -133,7 +133,7 @@ function sidePart(cx) {
     const words_ = h("span");
     return { root: h("li", null, h("span", { class: "ss-no", text: String(at + 1) }), words_), words: words_ };
   });
-  const root = h("aside", { class: "ss-side" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more.root, title, hint, journey);
+  const root = h("aside", { class: "ss-side", tabindex: "0" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more.root, title, hint, journey);
   cx.named(root, "side.name");
 
   function paintPath(frame) {

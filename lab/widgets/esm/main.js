@@ -22,6 +22,7 @@ function panelShell(cx) {
       setText(what, cx.t("stage." + stage + ".what"));
       setText(code, `${facts.file}:${facts.line} ${facts.name}`);
       setText(article, facts.article);
+      setAttr(article, "title", cx.t("help.article"));
       setText(word, `${facts.word_en} · ${facts.word_zh}`);
       setAttr(root, "aria-labelledby", cx.id + "-tab" + stage);
       setAttr(root, "data-stage", String(stage));

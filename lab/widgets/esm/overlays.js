@@ -95,7 +95,7 @@ function sheetHead(cx, title, name) {
 
 function helpPart(cx) {
   const keys = h("ul", { class: "ss-keys" }, KEYS.map(([keyNames, id]) => h("li", null, h("span", null, keyNames.split("  ").map((key) => h("kbd", { text: key }))), cx.label(h("span"), id))));
-  const marks = h("ul", { class: "ss-helplist" }, ["help.colours", "help.stale", "help.changed", "help.follow", "help.time", "help.simulated"].map((id) => cx.label(h("li"), id)));
+  const marks = h("ul", { class: "ss-helplist" }, ["help.colours", "help.stale", "help.changed", "help.follow", "help.article", "help.time", "help.simulated"].map((id) => cx.label(h("li"), id)));
   const root = h("section", { class: "ss-sheet", role: "dialog", tabindex: "-1" }, sheetHead(cx, "help.title", "help"), h("div", { class: "ss-help" }, keys, marks));
   cx.named(root, "help.title");
   return { root };
@@ -121,7 +121,7 @@ function predictPart(cx) {
       const choices = ["eager", ...cx.store.header.buckets.slice(0, 16).map(String)];
       const answer = cx.answers[frame.s];
       const hidden = cx.hidden(at);
-      setText(question, cx.t(hidden ? "predict.ask" : answer === undefined ? "predict.start" : "predict.asked", { step: frame.s, n: frame.path.n, contexts: frame.sch.spans.filter((span) => span[1] === 0).length, rows: frame.sch.bud[0] }));
+      setText(question, cx.t(hidden ? "predict.ask" : answer === undefined ? (cx.isEnd ? "predict.end" : "predict.start") : "predict.asked", { step: frame.s, n: frame.path.n, contexts: frame.sch.spans.filter((span) => span[1] === 0).length, rows: frame.sch.bud[0] }));
       show(options, hidden);
       buttons(choices.length, (item, index) => {
         item.choice = choices[index];

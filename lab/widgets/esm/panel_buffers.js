@@ -99,13 +99,10 @@ function valueOf(frame, name, row) {
 
 function buffersPanel(cx) {
   const legend = h("p", { class: "ss-legend" });
-  const samples = ["live", "kept", "stale", "spare", "empty"].map((state) => {
-    const box = h("span", { class: "ss-cell ss-sample", "data-s": state, "data-k": state === "live" ? "G" : null, "aria-hidden": "true" });
-    const words = cx.label(h("span"), "buf.legend." + state);
-    legend.append(h("span", null, box, words));
-    return box;
-  });
-  samples[2].textContent = "−3";
+  for (const state of ["live", "kept", "stale", "spare", "empty"]) {
+    const boxes = (state === "live" ? ["C", "G", "P", null] : [null]).map((kind) => h("span", { class: "ss-cell ss-sample", "data-s": state, "data-k": kind, "aria-hidden": "true", text: state === "stale" ? "−3" : "" }));
+    legend.append(h("span", null, boxes, cx.label(h("span"), "buf.legend." + state)));
+  }
   const marks = cx.label(h("p", { class: "ss-note" }), "buf.marks");
   const layers = LAYERS.map((layer) => {
     const list = h("div");

@@ -123,7 +123,7 @@ function graphPanel(cx) {
         setText(item.words, cx.t("cond." + reason));
         setText(item.code, reason);
         setText(item.cells[2], needed);
-        setText(item.cells[3], passed === null ? "–" : got);
+        setText(item.cells[3], passed === null ? "–" : cx.has("got." + reason) ? cx.t("got." + reason, { got }) : got);
       });
       show(simulated, frame.run.sim);
     },

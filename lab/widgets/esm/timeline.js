@@ -111,7 +111,7 @@ function timelinePart(cx) {
       const index = Math.floor(at / size.each);
       [["x", index * size.bar + 0.5], ["y", 1], ["width", Math.max(3, size.bar - 1)], ["height", CHART.total - 2]].forEach(([name, value]) => setAttr(frame_, name, Number(value).toFixed(2)));
       if (Number(range.value) !== at) range.value = String(at);
-      setAttr(range, "aria-valuetext", cx.t("nav.value", { step: frame.s, last: cx.store.frames[cx.store.length - 1].s, path: cx.hidden(at) ? "?" : ["run." + frame.run.path], bucket: cx.hidden(at) ? "?" : frame.path.key === null ? "–" : frame.path.bucket }));
+      setAttr(range, "aria-valuetext", cx.t("nav.value", { step: frame.s, first: cx.store.frames[0].s, last: cx.lastStep(), path: cx.hidden(at) ? "?" : ["run." + frame.run.path], bucket: cx.hidden(at) ? "?" : frame.path.key === null ? "–" : frame.path.bucket }));
       setText(scale, cx.t("tl.scale", { max: cx.store.maxRows }));
       setAttr(chart, "aria-label", cx.t("tl.aria", { n: cx.store.length, eager: cx.store.frames.reduce((n, one) => n + (one.run.path === "eager"), 0) }));
       setText(warm, cx.t("warm.chip", { n: cx.store.header.warmup.length }));

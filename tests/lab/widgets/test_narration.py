@@ -21,7 +21,7 @@ def padded(step, num_padding):
 
 
 def test_an_exact_replay_in_english_and_chinese():
-    assert said(decode_step(3)).startswith("Step 3 replays the graph for 8: 8 requests decode, an exact fit.")
+    assert said(decode_step(3)) == "Step 3 replays the graph for 8: 8 requests decode, an exact fit."
     assert said(decode_step(3), "zh").startswith("第 3 步重放大小为 8 的图：8 个请求解码，恰好装满。")
 
 

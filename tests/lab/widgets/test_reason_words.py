@@ -18,7 +18,7 @@ def test_a_fall_off_has_its_sentence_its_fix_and_its_condition(reason):
         assert translate(f"fix.{reason}", NUMBERS, language) == (fix or f"fix.{reason}")
     assert (f"fix.{reason}" in REASON_WORDS) == (reasons.row_of(reason).fix is not None)
     assert f"cond.{reason}" in REASON_WORDS
-    assert REASON_WORDS[f"note.{reason}"][0].startswith(reasons.row_of(reason).section)
+    assert REASON_WORDS[f"note.{reason}"][0].startswith(f"Article section “{reasons.row_of(reason).section}”: ")
 
 
 @pytest.mark.parametrize("reason", list(DeferralReason))
