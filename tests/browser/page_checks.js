@@ -22,7 +22,7 @@ const contrast = (root) => {
     const b = light(ground(node));
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     seen += 1;
-    if (ratio < 4.5) low.push([node.className, node.textContent.slice(0, 30), ratio.toFixed(2)]);
+    if (!(ratio >= 4.5)) low.push([node.className, node.textContent.slice(0, 30), ratio.toFixed(2)]);
   }
   return { low, seen };
 };

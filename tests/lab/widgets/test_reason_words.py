@@ -25,3 +25,9 @@ def test_a_fall_off_has_its_sentence_its_fix_and_its_condition(reason):
 def test_a_deferral_has_its_clause(reason):
     for language in LANGUAGES:
         assert translate(f"defer.{reason}", {}, language) == reasons.reason_sentence(reason, language)
+
+
+def test_what_was_got_is_worded_where_the_bare_value_answers_nothing():
+    assert translate("got.NO_DUMMY_SLOT", {"got": "no"}) == "a dummy is ready: no"
+    assert translate("got.SAMPLER_MODE_NOT_CAPTURED", {"got": "greedy"}) == "captured for this bucket: greedy"
+    assert translate("got.SAMPLER_MODE_NOT_CAPTURED", {"got": "greedy"}, "zh") == "这个桶已捕获：greedy"
