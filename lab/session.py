@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from engine.config import EngineConfig, SamplingParams
-from engine.errors import ClosedError, ConfigError, RequestError
+from engine.errors import ClosedError, ConfigError, RequestError, UnknownRequestError
 from engine.llm import LLM, Prompt, RequestOutput
 from lab.freeze import FixedBuffers, versions
 from lab.recorder import MAX_STEPS, Recorder, Seen
@@ -97,7 +97,7 @@ class Session:
     ) -> None:
         """Load the model, attach the recorder, submit what joins at step 0."""
         self._plan = sorted(plan(prompts, params), key=lambda planned: planned.arrival_step)
-        self._owns_llm = isinstance(model, str)
+        self._owns_llm = not isinstance(model, LLM)
         if isinstance(model, LLM) and config is not None:
             message = "config belongs to a model by name; this LLM has its own, leave config out"
             raise ConfigError(message)
@@ -105,6 +105,7 @@ class Session:
         self._first_step = self.llm.num_steps
         self._outputs: dict[int, RequestOutput] = {}
         self._request_ids: list[int] = []
+        self._is_closed = False
         self._block = contextlib.ExitStack()
         try:
             self.recorder = self._block.enter_context(attach(self.llm, mode, limit=limit))
@@ -120,8 +121,12 @@ class Session:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every request has joined and finished."""
-        return not self._plan and len(self._outputs) == len(self._request_ids)
+        """Whether every request has joined and finished (or somebody else took the last output of a shared engine)."""
+        return not self._plan and (self._is_waiting_for_none or not self.llm.has_unfinished)
+
+    @property
+    def _is_waiting_for_none(self) -> bool:
+        return all(request_id in self._outputs for request_id in self._request_ids)
 
     @property
     def outputs(self) -> tuple[RequestOutput, ...]:
@@ -132,6 +137,9 @@ class Session:
         """Run one step and return its snapshot; None when nothing is left, or when the step failed and was undone."""
         if self.is_finished:
             return None
+        if self._is_closed:
+            message = "this session was closed; its trace stays, a new Session goes on"
+            raise ClosedError(message)
         self._submit_due()
         before = self.llm.num_steps
         self.recorder.mark()
@@ -154,10 +162,15 @@ class Session:
         return show(self, **options)
 
     def close(self) -> None:
-        """Take the recorder off, and close the engine unless it is the caller's. The trace stays."""
+        """Take the recorder off, end what still runs; close the engine unless it is the caller's. The trace stays."""
+        self._is_closed = True
         self._block.close()
         if self._owns_llm:
             self.llm.close()
+            return
+        for request_id in self._request_ids:
+            with contextlib.suppress(UnknownRequestError, ClosedError):  # finished, or the engine is closed already
+                self.llm.abort(request_id)
 
     def __enter__(self) -> Self:
         """Return the session."""
@@ -172,7 +185,7 @@ class Session:
     def _submit_due(self) -> None:
         """Submit the requests whose step has come; when nothing else is left to run, the next ones join early."""
         now = self.llm.num_steps - self._first_step
-        if self._plan and len(self._outputs) == len(self._request_ids):
+        if self._plan and self._is_waiting_for_none:
             now = max(now, self._plan[0].arrival_step)
         while self._plan and self._plan[0].arrival_step <= now:
             planned = self._plan.pop(0)

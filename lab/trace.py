@@ -5,6 +5,7 @@ On disk it is gzip-compressed JSON with base64 columns, so that any tool can ope
 Does not: record (``recorder.py``), encode steps (``store.py``), or need torch: a trace is read anywhere.
 """
 
+import contextlib
 import dataclasses
 import gzip
 import json
@@ -24,6 +25,25 @@ from lab.store import StoredSteps, encode_steps
 FORMAT: Final = "stepscope-trace"
 TRACE_VERSION: Final = 1
 _HIDDEN_PARAMS: Final = ("stop", "stop_token_ids")  # redacted: they quote text
+
+
+def trace_target(path: str | os.PathLike[str]) -> Path:
+    """Return the file that ``save`` would write; a device, a folder or a missing folder is refused before any work.
+
+    Raises: TraceError.
+    """
+    try:
+        target = Path(path).resolve()
+        is_taken = target.exists() and not target.is_file()
+        is_possible = bool(target.name) and target.parent.is_dir()
+    except (OSError, TypeError, ValueError) as error:
+        message = f"a trace is written to a file, and {path!r} cannot name one: {error}"
+        raise TraceError(message) from error
+    if is_taken or not is_possible:
+        why = "exists and is no regular file" if is_taken else "is no file in an existing folder"
+        message = f"cannot write the trace {str(path)!r}: it {why}; name a file such as run.trace.json.gz"
+        raise TraceError(message)
+    return target
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,7 +221,7 @@ class Trace:
             "header": dataclasses.asdict(trace.header),
             "steps": encode_steps(trace.steps),
         }
-        target = Path(path)
+        target = trace_target(path)
         part = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
             with gzip.open(part, "wt", encoding="utf-8", compresslevel=6) as file:
@@ -211,7 +231,8 @@ class Trace:
             message = f"cannot write the trace {target}: {error.strerror or error}"
             raise TraceError(message) from error
         finally:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the name may be what could not be written
+                part.unlink(missing_ok=True)
         return target
 
     @classmethod

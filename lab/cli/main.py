@@ -36,6 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    # Threads that spin between the layers of a step lose to any other program on the machine; asleep they cost nothing
+    # measurable. OpenMP reads this when torch is imported, which no command has done yet.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         arguments = build_parser().parse_args(argv)
         status: int = arguments.run(arguments)
@@ -51,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has gone; Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (OSError, UnicodeEncodeError) as error:
+        print(f"stepscope: error: cannot write the output: {error}", file=sys.stderr)
+        return ERROR
 
 
 if __name__ == "__main__":

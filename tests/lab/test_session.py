@@ -1,7 +1,8 @@
 import pytest
 
-from engine.config import SamplingParams
-from engine.errors import ConfigError, RequestError
+from engine.config import EngineConfig, SamplingParams
+from engine.errors import ClosedError, ConfigError, RequestError
+from engine.llm import LLM
 from lab.session import Planned, Session, attach, plan
 from lab.trace import Trace
 from tests.lab.tiny_runs import TINY_CONFIG, WORKLOAD
@@ -155,3 +156,31 @@ def test_closing_the_engine_inside_the_block_is_fine():
     with attach(llm):
         llm.close()
     assert llm.has_unfinished is False
+
+
+def test_a_session_that_cannot_start_leaves_nothing_on_a_shared_engine():
+    with LLM("tiny", EngineConfig(device="cpu", max_seq_len=64)) as llm:
+        with pytest.raises(RequestError):
+            Session(llm, prompts=["ok", [-1]])
+        outputs = [out for _ in range(4) for out in llm.step()]
+        assert [out.finish_reason for out in outputs] == ["abort"]
+        assert not llm.has_unfinished
+
+
+def test_a_closed_session_runs_no_step_on_a_shared_engine():
+    with LLM("tiny", EngineConfig(device="cpu", max_seq_len=64)) as llm:
+        session = Session(llm, prompts=["ok"])
+        session.step()
+        session.close()
+        with pytest.raises(ClosedError, match="this session was closed"):
+            session.step()
+        assert llm.num_steps == 1
+
+
+def test_a_session_ends_when_somebody_else_took_its_last_output():
+    with LLM("tiny", EngineConfig(device="cpu", max_seq_len=64)) as llm, Session(llm, prompts=["ok"]) as session:
+        session.step()
+        while llm.has_unfinished:
+            llm.step()
+        session.run()
+        assert session.is_finished

@@ -1,12 +1,13 @@
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
 
 from engine.errors import TraceError
 from lab.snapshot import equal
-from lab.trace import Trace
+from lab.trace import Trace, trace_target
 from tests.lab.sample_steps import sample_trace
 
 
@@ -119,3 +120,28 @@ def test_a_header_without_its_model_is_damaged(tmp_path):
 def test_a_folder_that_does_not_exist_cannot_be_written(tmp_path):
     with pytest.raises(TraceError, match="cannot write the trace"):
         sample_trace().save(tmp_path / "nowhere" / "x.gz")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda folder: "/dev/null", "exists and is no regular file"),
+        (lambda folder: folder, "exists and is no regular file"),
+        (lambda folder: folder / "missing" / "x.trace.json.gz", "is no file in an existing folder"),
+        (lambda folder: "", "exists and is no regular file"),
+        (lambda folder: "a\0b", "cannot name one"),
+        (lambda folder: None, "cannot name one"),
+        (lambda folder: folder / ("x" * 300), "cannot"),
+    ],
+)
+def test_a_target_that_is_no_file_is_refused_before_any_work(tmp_path, make, why):
+    with pytest.raises(TraceError, match=why):
+        trace_target(make(tmp_path))
+
+
+def test_a_device_survives_an_attempt_to_save_over_it(tmp_path):
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    with pytest.raises(TraceError, match="no regular file"):
+        trace_target(fifo)
+    assert fifo.is_fifo()
