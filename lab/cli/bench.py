@@ -49,9 +49,7 @@ def run_cpu(arguments: argparse.Namespace) -> int:
         new_tokens=arguments.new_tokens,
         rounds=arguments.rounds,
     )
-    rows = measure(settings)
-    print(json.dumps(rows, indent=2) if arguments.json else table(rows))
-    return 0
+    return _report(measure(settings), as_json=arguments.json)
 
 
 def run_gpu(arguments: argparse.Namespace) -> int:
@@ -64,9 +62,7 @@ def run_gpu(arguments: argparse.Namespace) -> int:
         new_tokens=arguments.new_tokens,
         rounds=arguments.rounds,
     )
-    rows = measure(settings)
-    print(json.dumps(rows, indent=2) if arguments.json else table(rows))
-    return 0
+    return _report(measure(settings), as_json=arguments.json)
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
@@ -74,6 +70,9 @@ def run_watch(arguments: argparse.Namespace) -> int:
     from lab.bench.watch import WatchBench, measure
 
     settings = WatchBench(model=arguments.model, batch=arguments.batch, steps=arguments.steps, rounds=arguments.rounds)
-    rows = measure(settings)
-    print(json.dumps(rows, indent=2) if arguments.json else table(rows))
+    return _report(measure(settings), as_json=arguments.json)
+
+
+def _report(rows: list[dict[str, Any]], *, as_json: bool) -> int:
+    print(json.dumps(rows, indent=2) if as_json else table(rows))
     return 0
