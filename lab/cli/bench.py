@@ -15,6 +15,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "bench", help="measure decode speed", description="Measure decode speed on this machine."
     )
+    parser.set_defaults(wait_policy="ACTIVE")  # a benchmark has the machine to itself
     targets = parser.add_subparsers(title="targets", metavar="TARGET", required=True)
     cpu = targets.add_parser("cpu", help="beside transformers' generate, same weights, same run")
     cpu.add_argument("--model", default="smollm2-135m", help="a name, a .gguf file or a folder (%(default)s)")

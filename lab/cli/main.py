@@ -36,11 +36,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    # Threads that spin between the layers of a step lose to any other program on the machine; asleep they cost nothing
-    # measurable. OpenMP reads this when torch is imported, which no command has done yet.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         arguments = build_parser().parse_args(argv)
+        # Threads that spin between the layers of a step lose badly to other programs on the machine; asleep they cost a
+        # tenth. OpenMP reads this when torch is imported, which no command has done yet.
+        os.environ.setdefault("OMP_WAIT_POLICY", getattr(arguments, "wait_policy", "PASSIVE"))
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
