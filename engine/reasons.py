@@ -13,8 +13,10 @@ class FallOff(enum.StrEnum):
     """Why a step left the graph path, in the order in which the conditions are tried."""
 
     GRAPHS_DISABLED = "GRAPHS_DISABLED"
+    COMPILE_NOT_RECORDED = "COMPILE_NOT_RECORDED"
     WARMUP = "WARMUP"
     HAS_CONTEXT_UNPROMOTED = "HAS_CONTEXT_UNPROMOTED"
+    ABOVE_LARGEST_PREFILL_BUCKET = "ABOVE_LARGEST_PREFILL_BUCKET"
     ABOVE_LARGEST_BUCKET = "ABOVE_LARGEST_BUCKET"
     NO_EXACT_BUCKET_PADDING_OFF = "NO_EXACT_BUCKET_PADDING_OFF"
     NO_DUMMY_SLOT = "NO_DUMMY_SLOT"
@@ -34,8 +36,9 @@ class DeferralReason(enum.StrEnum):
 
 
 class PathKind(enum.StrEnum):
-    """How the forward of a step ran."""
+    """How the forward of a step ran; PREFILL_REPLAY is a chain of captured segments with eager attention between."""
 
     EAGER = "eager"
     CAPTURE = "capture"
     REPLAY = "replay"
+    PREFILL_REPLAY = "prefill_replay"

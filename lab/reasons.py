@@ -107,6 +107,19 @@ _FALL_OFFS: Final = (
         section=Section.CHOOSING_THE_GRAPH,
     ),
     ReasonRow(
+        reason=FallOff.COMPILE_NOT_RECORDED,
+        clause=Words("the CPU's tape cannot record a compiled body", "CPU 的磁带无法录制编译后的模型主体"),
+        sentence=Words(
+            "The model body is compiled, and the CPU's tape records operations one by one: compiled code shows it none.",
+            "模型主体已编译，而 CPU 的磁带逐个录制算子：编译后的代码不会向它展示任何算子。",
+        ),
+        fix=Words(
+            "Set EngineConfig(torch_compile=False), or serve on a CUDA device, whose graphs record kernels.",
+            "设置 EngineConfig(torch_compile=False)，或在 CUDA 设备上服务，那里的图录制的是内核。",
+        ),
+        section=Section.CAPTURE_AND_REPLAY,
+    ),
+    ReasonRow(
         reason=FallOff.WARMUP,
         clause=Words("it is a warm-up step", "这是预热步"),
         sentence=Words("Warm-up runs eagerly before it captures.", "预热在捕获之前先以 eager 方式运行。"),
@@ -126,6 +139,18 @@ _FALL_OFFS: Final = (
             "更大的 SchedulerConfig.max_num_tokens 才能用更少的步到达。",
         ),
         section=Section.PACKING,
+    ),
+    ReasonRow(
+        reason=FallOff.ABOVE_LARGEST_PREFILL_BUCKET,
+        clause=Words("the step has more rows than every prefill graph", "本步的行数超过了所有预填充图"),
+        sentence=Words(
+            "A prompt is in the batch and the step has {rows} rows; the largest prefill graph takes {largest_rows}.",
+            "批次中有提示，本步共 {rows} 行；最大的预填充图可容纳 {largest_rows} 行。",
+        ),
+        fix=Words(
+            "Add {rows} to CudaGraphConfig.prefill_num_tokens.", "在 CudaGraphConfig.prefill_num_tokens 中加入 {rows}。"
+        ),
+        section=Section.PADDING,
     ),
     ReasonRow(
         reason=FallOff.ABOVE_LARGEST_BUCKET,
@@ -291,6 +316,17 @@ _PATHS: Final = (
         sentence=Words(
             "Graph {key} was replayed over the new contents of the same addresses.",
             "图 {key} 在相同地址的新内容上重放。",
+        ),
+        section=Section.CAPTURE_AND_REPLAY,
+    ),
+    ReasonRow(
+        reason=PathKind.PREFILL_REPLAY,
+        clause=Words(
+            "captured segments are replayed around eager attention", "重放已捕获的各段，段间注意力以 eager 运行"
+        ),
+        sentence=Words(
+            "The layers ran as the captured chain {key}; between its segments, attention ran eagerly.",
+            "各层按已捕获的链 {key} 运行；段与段之间，注意力以 eager 方式运行。",
         ),
         section=Section.CAPTURE_AND_REPLAY,
     ),

@@ -112,7 +112,7 @@ def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
         "text": output.text,
         "finish_reason": output.finish_reason,
         "error": output.error,
-        "steps": {path: counts.get(path, 0) for path in PATHS},
+        "steps": {path: 0 for path in PATHS} | counts,
     }
     print(json.dumps(report, ensure_ascii=False, indent=2))
     return FAILED if output.finish_reason == "error" else status

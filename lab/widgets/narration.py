@@ -35,6 +35,8 @@ def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, An
         "requests": step.path.num_requests,
         "bucket": step.path.bucket,
         "largest": buckets[-1] if buckets else 0,
+        "rows": sum(span.num_rows for span in step.schedule.spans),
+        "largest_rows": next((word for word in failed.needed.split() if word.isdigit()), "0") if failed else "0",
         "contexts": sum(span.kind == "C" for span in step.schedule.spans),
         "mode": failed.needed.split()[0] if failed and failed.needed else "",
         "captured": failed.got if failed else "",

@@ -13,8 +13,10 @@ from lab.reasons import REASONS, SECTION_NOTES, Words
 
 _CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "cond.GRAPHS_DISABLED": ("graphs are enabled", "已启用图"),
+    "cond.COMPILE_NOT_RECORDED": ("the body can be recorded", "模型主体可以录制"),
     "cond.WARMUP": ("not a warm-up step", "不是预热步"),
     "cond.HAS_CONTEXT_UNPROMOTED": ("no context left in the batch", "批次中没有上下文"),
+    "cond.ABOVE_LARGEST_PREFILL_BUCKET": ("the rows fit the largest prefill graph", "行数不超过最大的预填充图"),
     "cond.ABOVE_LARGEST_BUCKET": ("the batch fits the largest bucket", "批次不超过最大的桶"),
     "cond.NO_EXACT_BUCKET_PADDING_OFF": ("an exact bucket, or padding is on", "恰好的桶，或允许填充"),
     "cond.NO_DUMMY_SLOT": ("a dummy is there to fill the bucket", "有可用的填充请求"),

@@ -56,6 +56,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "Step {step} replays the graph for {bucket}: {what}{fill}.",
         "第 {step} 步重放大小为 {bucket} 的图：{what}{fill}。",
     ),
+    "say.prefill_replay": (
+        "Step {step} replays prefill segments: {what}.",
+        "第 {step} 步重放预填充的各段：{what}。",
+    ),
     "say.capture": (
         "Step {step} captures a graph for {bucket}: {what}{fill}.",
         "第 {step} 步捕获大小为 {bucket} 的图：{what}{fill}。",
@@ -176,6 +180,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "run.say.replay": (
         "One launch replays everything that was captured for {key}.",
         "一次启动重放为 {key} 捕获的全部操作。",
+    ),
+    "run.say.prefill_replay": (
+        "The captured segments of {key} were replayed one by one; between them, attention ran eagerly.",
+        "逐段重放为 {key} 捕获的各段；段与段之间，注意力以 eager 运行。",
     ),
     "run.say.capture": ("The operations were recorded for {key}, then replayed.", "为 {key} 录制操作，然后重放。"),
     "run.no_check": ("Nothing to compare: only a replay depends on old addresses.", "无需比较：只有重放依赖旧地址。"),

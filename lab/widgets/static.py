@@ -28,7 +28,12 @@ from lab.widgets.strings import LANGUAGES, table, translate
 MAX_STEPS: Final = 200  # of a page, around the chosen step: a notebook's output stays small
 _WIDTH: Final = 920
 _HEIGHT: Final = 150
-_COLOURS: Final = {"eager": (0, 114, 178), "replay": (0, 158, 115), "capture": (230, 159, 0)}
+_COLOURS: Final = {
+    "eager": (0, 114, 178),
+    "replay": (0, 158, 115),
+    "capture": (230, 159, 0),
+    "prefill_replay": (86, 180, 233),
+}
 _PADDING: Final = (140, 149, 159)
 _PAGE: Final = """<!doctype html><html lang="{lang}"><head><meta charset="utf-8"><title>{title}</title>
 <style>body {{ margin: 0; font-family: system-ui, sans-serif; }}

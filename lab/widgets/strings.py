@@ -50,6 +50,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "tip.hidden": ("Step {step}: predict it first", "第 {step} 步：请先预测"),
     "legend.eager": ("eager", "eager"),
     "legend.replay": ("replay", "重放"),
+    "legend.prefill_replay": ("prefill segments", "预填充分段"),
     "legend.capture": ("capture", "捕获"),
     "legend.padding": ("padding rows", "填充行"),
     "legend.followed": ("the followed request", "所跟踪的请求"),
@@ -175,6 +176,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     # runs and results
     "run.eager": ("eager", "eager"),
     "run.replay": ("replay", "重放"),
+    "run.prefill_replay": ("prefill segments", "预填充分段"),
     "run.capture": ("capture", "捕获"),
     "path.graph": ("Graph path", "图路径"),
     "path.eager": ("Eager", "Eager"),

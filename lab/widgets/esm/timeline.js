@@ -1,7 +1,7 @@
 // The timeline: one bar a step (or a bin of steps), a mark for its path, click, hover and a native scrubber.
 const MAX_BARS = 240;
 const CHART = { height: 58, top: 6, marks: 74, total: 80 };
-const PATH_MARKS = { eager: "!", capture: "◆", replay: "●" };
+const PATH_MARKS = { eager: "!", capture: "◆", replay: "●", prefill_replay: "◐" };
 
 function timelinePart(cx) {
   const chart = svg("svg", { class: "ss-chart", role: "img" });

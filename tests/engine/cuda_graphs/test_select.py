@@ -11,6 +11,10 @@ from engine.probe import Stage
 from engine.reasons import FallOff
 from engine.resources import ResourceManager
 
+# Two conditions belong to other paths: to steps with contexts where prefill graphs exist, and to a compiled body.
+DECODE_ORDER = [
+    reason for reason in FallOff if reason not in (FallOff.ABOVE_LARGEST_PREFILL_BUCKET, FallOff.COMPILE_NOT_RECORDED)
+]
 bucket_lists = st.sets(st.integers(1, 12), max_size=5).map(lambda sizes: tuple(sorted(sizes)))
 
 
@@ -63,12 +67,12 @@ def test_it_takes_a_graph_exactly_when_one_can_run_the_step(facts):
 @given(facts_of_a_step())
 def test_the_checklist_has_every_reason_in_order_and_stops_at_the_first_failure(facts):
     selection = select_graph(facts)
-    assert [condition.reason for condition in selection.conditions] == list(FallOff)
+    assert [condition.reason for condition in selection.conditions] == DECODE_ORDER
     marks = [condition.passed for condition in selection.conditions]
     if selection.reason is None:
         assert marks == [True] * len(marks)
     else:
-        at = list(FallOff).index(selection.reason)
+        at = DECODE_ORDER.index(selection.reason)
         assert marks == [True] * at + [False] + [None] * (len(marks) - at - 1)
 
 
@@ -157,7 +161,7 @@ REACHED_BY = {
 }
 
 
-@pytest.mark.parametrize("reason", FallOff)
+@pytest.mark.parametrize("reason", REACHED_BY)
 def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
     graphs, num_prompts, sampling, interfere = REACHED_BY[reason]
     config = EngineConfig(

@@ -7,7 +7,16 @@ from lab import reasons
 from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.strings import LANGUAGES, translate
 
-NUMBERS = {"requests": 9, "bucket": 8, "largest": 8, "contexts": 2, "mode": "full", "captured": "greedy"}
+NUMBERS = {
+    "requests": 9,
+    "bucket": 8,
+    "largest": 8,
+    "rows": 90,
+    "largest_rows": 64,
+    "contexts": 2,
+    "mode": "full",
+    "captured": "greedy",
+}
 
 
 @pytest.mark.parametrize("reason", list(FallOff))
