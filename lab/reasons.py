@@ -110,8 +110,8 @@ _FALL_OFFS: Final = (
         reason=FallOff.COMPILE_NOT_RECORDED,
         clause=Words("the CPU's tape cannot record a compiled body", "CPU 的磁带无法录制编译后的模型主体"),
         sentence=Words(
-            "The model body is compiled, and the CPU's tape records operations one by one: compiled code shows it none.",
-            "模型主体已编译，而 CPU 的磁带逐个录制算子：编译后的代码不会向它展示任何算子。",
+            "The model body is compiled, and the CPU's tape records single operations: compiled code shows it none.",
+            "模型主体已编译，而 CPU 的磁带录制单个算子：编译后的代码不会向它展示任何算子。",
         ),
         fix=Words(
             "Set EngineConfig(torch_compile=False), or serve on a CUDA device, whose graphs record kernels.",

@@ -112,7 +112,7 @@ def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
         "text": output.text,
         "finish_reason": output.finish_reason,
         "error": output.error,
-        "steps": {path: 0 for path in PATHS} | counts,
+        "steps": {**dict.fromkeys(PATHS, 0), **counts},
     }
     print(json.dumps(report, ensure_ascii=False, indent=2))
     return FAILED if output.finish_reason == "error" else status
