@@ -9,7 +9,8 @@ Does not: word a reason (``lab/reasons.py``) or decide one (``engine/``).
 from typing import Final
 
 from engine.reasons import DeferralReason, FallOff
-from lab.reasons import REASONS, SECTION_NOTES, Words
+from lab.reason_rows import SECTION_NOTES, Words
+from lab.reasons import REASONS
 
 _CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "cond.GRAPHS_DISABLED": ("graphs are enabled", "已启用图"),

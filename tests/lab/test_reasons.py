@@ -10,23 +10,14 @@ import pytest
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.errors import ConfigError
 from engine.reasons import DeferralReason, FallOff, PathKind
-from lab.reasons import (
-    LANGUAGES,
-    REASONS,
-    SECTION_NOTES,
-    Section,
-    fix,
-    placeholders,
-    reason_sentence,
-    row_of,
-    sentence,
-)
+from lab.reason_rows import LANGUAGES, SECTION_NOTES, Section, placeholders
+from lab.reasons import REASONS, fix, reason_sentence, row_of, sentence
 
 MEMBERS = (*FallOff, *DeferralReason, *PathKind)
 CONFIGS = {c.__name__: c for c in (EngineConfig, SchedulerConfig, KVCacheConfig, CudaGraphConfig, SamplingParams)}
 NUMBERS = {
-    "request": 7, "needed": 5, "available": 3, "requests": 9, "largest": 8, "rows": 90, "largest_rows": 64, "contexts": 2,
-    "bucket": 16, "mode": "full", "captured": "greedy", "key": "(batch 4, draft 0, greedy)",
+    "request": 7, "needed": 5, "available": 3, "requests": 9, "largest": 8, "rows": 90, "largest_rows": 64,
+    "contexts": 2, "bucket": 16, "mode": "full", "captured": "greedy", "key": "(batch 4, draft 0, greedy)",
 }  # fmt: skip
 HAN = re.compile("[\u4e00-\u9fff]")
 
