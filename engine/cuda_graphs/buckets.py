@@ -1,11 +1,17 @@
-"""Buckets: the batch sizes that get a graph. Pure and torch-free.
+"""Buckets: the batch sizes that get a graph, and what is wrong with a list of them. Pure and torch-free.
 
 Fine steps where one dummy row is a large part of the batch, coarse steps where it is not. Without padding only an
-exact hit takes a graph, so every small size is listed.
+exact hit takes a graph, so every small size is listed. ``bucket_findings`` is the config doctor: it compares the
+buckets with the batches that a step can hold, and names each batch size that would run eagerly with the fix.
 
 Does not: choose a bucket for a step (``select.py``) or capture. Source: the default lists and the filter of
-TensorRT-LLM's graph configuration; the batch limit is always included, upstream stops at 128 unless told.
+TensorRT-LLM's graph configuration; the batch limit is always included, upstream stops at 128 unless told, and pads
+only when asked to (its enable_padding is off by default, ours is on).
 """
+
+import dataclasses
+import enum
+from collections.abc import Sequence
 
 from engine.config import CudaGraphConfig
 
@@ -33,8 +39,116 @@ def resolve_batch_sizes(
         return ()
     sizes = config.batch_sizes or default_batch_sizes(max_batch_size, padding=config.enable_padding)
     cap = min(max_batch_size, max_num_tokens // tokens_per_request)
+    return _cut(sizes, cap, padding=config.enable_padding)
+
+
+def _cut(sizes: Sequence[int], cap: int, *, padding: bool) -> tuple[int, ...]:
     kept = tuple(size for size in sizes if size <= cap)
     is_cut = len(kept) < len(sizes)
-    if is_cut and config.enable_padding and cap > 0 and cap not in kept:
+    if is_cut and padding and cap > 0 and cap not in kept:
         kept = (*kept, cap)
     return kept
+
+
+class FindingKind(enum.StrEnum):
+    """What can be wrong with buckets."""
+
+    BUCKET_ABOVE_BATCH_LIMIT = "BUCKET_ABOVE_BATCH_LIMIT"
+    BUCKET_ABOVE_TOKEN_BUDGET = "BUCKET_ABOVE_TOKEN_BUDGET"
+    SIZE_BETWEEN_BUCKETS = "SIZE_BETWEEN_BUCKETS"
+    SIZE_ABOVE_LARGEST_BUCKET = "SIZE_ABOVE_LARGEST_BUCKET"
+    MAXIMUM_IS_NO_BUCKET = "MAXIMUM_IS_NO_BUCKET"
+    PREFILL_ABOVE_TOKEN_BUDGET = "PREFILL_ABOVE_TOKEN_BUDGET"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with the buckets. sizes: the buckets or batch sizes that it is about, ascending."""
+
+    kind: FindingKind
+    sentence: str
+    fix: str
+    sizes: tuple[int, ...]
+
+
+def runs_text(sizes: Sequence[int]) -> str:
+    """Write ascending numbers as runs: 3, 5 to 7."""
+    parts: list[str] = []
+    start = 0
+    for at, size in enumerate(sizes):
+        if at + 1 < len(sizes) and sizes[at + 1] == size + 1:
+            continue
+        parts.append(str(size) if at == start else f"{sizes[start]} to {size}")
+        start = at + 1
+    return ", ".join(parts)
+
+
+def bucket_findings(
+    config: CudaGraphConfig, *, max_batch_size: int, max_num_tokens: int, tokens_per_request: int = 1
+) -> tuple[Finding, ...]:
+    """Compare the buckets with the batches that a step can hold; empty when all of those have a graph.
+
+    Each batch size that would run eagerly is in exactly one finding. Graphs that are off have no findings.
+    Units: as ``resolve_batch_sizes``. Order: buckets that are too large, sizes without one, prefill.
+    """
+    if not config.enabled:
+        return ()
+    by_tokens = max_num_tokens // tokens_per_request
+    cap = min(max_batch_size, by_tokens)
+    wanted = config.batch_sizes or default_batch_sizes(max_batch_size, padding=config.enable_padding)
+    buckets = _cut(wanted, cap, padding=config.enable_padding)
+    findings: list[Finding] = []
+    if config.batch_sizes is not None:
+        findings += _too_large(config.batch_sizes, max_batch_size=max_batch_size, by_tokens=by_tokens)
+    findings += _uncovered(buckets, cap, padding=config.enable_padding)
+    prefill = tuple(size for size in config.prefill_num_tokens if size > max_num_tokens)
+    if prefill:
+        sentence = f"no step has more than max_num_tokens={max_num_tokens} rows: no step uses prefill buckets "
+        fix = f"drop them from CudaGraphConfig.prefill_num_tokens, or raise max_num_tokens to {prefill[-1]}"
+        findings.append(Finding(FindingKind.PREFILL_ABOVE_TOKEN_BUDGET, sentence + runs_text(prefill), fix, prefill))
+    return tuple(findings)
+
+
+def _too_large(sizes: Sequence[int], *, max_batch_size: int, by_tokens: int) -> list[Finding]:
+    """Find buckets that no step can fill."""
+    above_batch = tuple(size for size in sizes if size > max_batch_size)
+    above_tokens = tuple(size for size in sizes if by_tokens < size <= max_batch_size)
+    found: list[Finding] = []
+    if above_batch:
+        sentence = f"no step holds more than max_batch_size={max_batch_size} requests, and there are buckets for "
+        fix = (
+            f"drop them from CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_batch_size to {above_batch[-1]}"
+        )
+        found.append(Finding(FindingKind.BUCKET_ABOVE_BATCH_LIMIT, sentence + runs_text(above_batch), fix, above_batch))
+    if above_tokens:
+        sentence = f"max_num_tokens has room for {by_tokens} requests a step, and there are buckets for "
+        fix = "drop them from CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_num_tokens"
+        found.append(
+            Finding(FindingKind.BUCKET_ABOVE_TOKEN_BUDGET, sentence + runs_text(above_tokens), fix, above_tokens)
+        )
+    return found
+
+
+def _uncovered(buckets: tuple[int, ...], cap: int, *, padding: bool) -> list[Finding]:
+    """Find batch sizes that a step can have and no graph can run."""
+    largest = buckets[-1] if buckets else 0
+    between = () if padding else tuple(size for size in range(1, largest) if size not in buckets)
+    above = tuple(range(largest + 1, cap))
+    found: list[Finding] = []
+    if between:
+        sentence = f"padding is off and there is no exact bucket for {runs_text(between)}: such batches run eagerly"
+        fix = "set CudaGraphConfig(enable_padding=True), or add these sizes to CudaGraphConfig.batch_sizes"
+        found.append(Finding(FindingKind.SIZE_BETWEEN_BUCKETS, sentence, fix, between))
+    if above:
+        sentence = f"batches of {runs_text(above)} are above the largest bucket, {largest}: they run eagerly"
+        fix = f"add {cap} to CudaGraphConfig.batch_sizes, to which they are padded"
+        if not padding:
+            fix = "add these sizes to CudaGraphConfig.batch_sizes"
+        found.append(Finding(FindingKind.SIZE_ABOVE_LARGEST_BUCKET, sentence, fix, above))
+    if cap > largest:
+        sentence = (
+            f"the largest batch that a step can hold, {cap}, is no bucket: under full load every step runs eagerly"
+        )
+        fix = f"add {cap} to CudaGraphConfig.batch_sizes, or lower SchedulerConfig.max_batch_size to {max(largest, 1)}"
+        found.append(Finding(FindingKind.MAXIMUM_IS_NO_BUCKET, sentence, fix, (cap,)))
+    return found

@@ -1,13 +1,21 @@
-"""Buckets: the default lists, and the cut to what a step can hold."""
+"""Buckets: the default lists, the cut to what a step can hold, and the doctor that compares the two."""
 
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import CudaGraphConfig
-from engine.cuda_graphs.buckets import default_batch_sizes, resolve_batch_sizes
+from engine.cuda_graphs.buckets import (
+    FindingKind,
+    bucket_findings,
+    default_batch_sizes,
+    resolve_batch_sizes,
+    runs_text,
+)
+from engine.cuda_graphs.key import SampleMode, make_key
+from engine.cuda_graphs.select import GraphFacts, select_graph
 
 
 @pytest.mark.parametrize(
@@ -78,3 +86,117 @@ def test_buckets_fit_a_step_and_only_the_cap_may_be_new(sizes, max_batch_size, m
     assert set(got) - set(offered) <= {cap}
     if padding and max(offered) >= cap > 0:
         assert got[-1] == cap, "the largest batch that a step can hold has a bucket"
+
+
+def test_the_default_lists_are_those_of_tensorrt_llm_up_to_its_default_limit():
+    with_padding = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128)
+    without = (*range(1, 32), 32, 64, 128)
+    assert default_batch_sizes(128, padding=True) == with_padding
+    assert default_batch_sizes(128, padding=False) == without
+    assert default_batch_sizes(512, padding=True) == (*with_padding, 192, 256, 320, 384, 448, 512)
+    assert default_batch_sizes(512, padding=False) == (*without, 256, 512)
+    assert CudaGraphConfig().enable_padding, "upstream pads only when asked to; here padding is the default"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"), [((), ""), ((3,), "3"), ((3, 5, 6, 7), "3, 5 to 7"), ((1, 2, 9), "1 to 2, 9")]
+)
+def test_sizes_are_written_as_runs(sizes, text):
+    assert runs_text(sizes) == text
+
+
+graph_settings = st.tuples(
+    st.none() | st.sets(st.integers(1, 24), min_size=1).map(lambda sizes: tuple(sorted(sizes))),
+    st.booleans(),
+    st.integers(1, 20),
+    st.integers(1, 80),
+    st.integers(1, 4),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(graph_settings)
+def test_the_doctor_names_exactly_the_batch_sizes_that_would_run_eagerly(chosen):
+    sizes, padding, max_batch_size, max_num_tokens, rows = chosen
+    config = CudaGraphConfig(batch_sizes=sizes, enable_padding=padding)
+    limits = {"max_batch_size": max_batch_size, "max_num_tokens": max_num_tokens, "tokens_per_request": rows}
+    buckets = resolve_batch_sizes(config, **limits)
+    findings = bucket_findings(config, **limits)
+    cap = min(max_batch_size, max_num_tokens // rows)
+    captured = frozenset(make_key(padded_batch_size=b, draft_len=0, sample_mode=SampleMode.GREEDY) for b in buckets)
+    eager = [n for n in range(1, cap + 1) if select_graph(_facts(n, buckets, max_batch_size, padding, captured)).reason]
+    uncovered = [finding for finding in findings if finding.kind in UNCOVERED]
+    assert sorted(size for finding in uncovered for size in finding.sizes) == eager
+    too_large = sorted(size for finding in findings if finding.kind in TOO_LARGE for size in finding.sizes)
+    assert too_large == [size for size in sizes or () if size > cap]
+    assert all(finding.sentence and finding.fix and finding.sizes for finding in findings)
+
+
+UNCOVERED = {
+    FindingKind.SIZE_BETWEEN_BUCKETS,
+    FindingKind.SIZE_ABOVE_LARGEST_BUCKET,
+    FindingKind.MAXIMUM_IS_NO_BUCKET,
+}
+TOO_LARGE = {FindingKind.BUCKET_ABOVE_BATCH_LIMIT, FindingKind.BUCKET_ABOVE_TOKEN_BUDGET}
+
+
+def _facts(num_requests, buckets, max_batch_size, padding, captured):
+    return GraphFacts(
+        num_requests=num_requests,
+        num_contexts=0,
+        draft_len=0,
+        sample_mode=SampleMode.GREEDY,
+        graphs_enabled=True,
+        is_warmup=False,
+        padding_enabled=padding,
+        buckets=buckets,
+        max_batch_size=max_batch_size,
+        dummy_available=True,
+        captured=captured,
+    )
+
+
+@given(st.integers(1, 600), st.integers(0, 600))
+def test_the_default_list_with_padding_has_no_findings(limit, spare):
+    assert bucket_findings(CudaGraphConfig(), max_batch_size=limit, max_num_tokens=limit + spare) == ()
+
+
+@settings(deadline=None)
+@given(graph_settings)
+def test_adding_what_the_fixes_name_leaves_no_batch_without_a_graph(chosen):
+    sizes, padding, max_batch_size, max_num_tokens, rows = chosen
+    limits = {"max_batch_size": max_batch_size, "max_num_tokens": max_num_tokens, "tokens_per_request": rows}
+    findings = bucket_findings(CudaGraphConfig(batch_sizes=sizes, enable_padding=padding), **limits)
+    cap = min(max_batch_size, max_num_tokens // rows)
+    missing = {size for finding in findings if finding.kind in UNCOVERED for size in finding.sizes}
+    offered = sizes or default_batch_sizes(max_batch_size, padding=padding)
+    fixed = tuple(sorted({size for size in offered if size <= cap} | missing))
+    if fixed:
+        assert bucket_findings(CudaGraphConfig(batch_sizes=fixed, enable_padding=padding), **limits) == ()
+
+
+def _only(kind, **settings_):
+    limits = {"max_batch_size": settings_.pop("max_batch_size", 8), "max_num_tokens": settings_.pop("tokens", 512)}
+    rows = settings_.pop("rows", 1)
+    found = bucket_findings(CudaGraphConfig(**settings_), **limits, tokens_per_request=rows)
+    return next(finding for finding in found if finding.kind is kind)
+
+
+def test_each_finding_says_what_is_wrong_and_what_to_do():
+    gap = _only(FindingKind.SIZE_BETWEEN_BUCKETS, batch_sizes=(1, 4, 8), enable_padding=False)
+    assert gap.sentence == ("padding is off and there is no exact bucket for 2 to 3, 5 to 7: such batches run eagerly")
+    assert gap.fix.startswith("set CudaGraphConfig(enable_padding=True)")
+    above = _only(FindingKind.SIZE_ABOVE_LARGEST_BUCKET, batch_sizes=(1, 4))
+    assert above.sentence == "batches of 5 to 7 are above the largest bucket, 4: they run eagerly"
+    assert above.fix == "add 8 to CudaGraphConfig.batch_sizes, to which they are padded"
+    top = _only(FindingKind.MAXIMUM_IS_NO_BUCKET, batch_sizes=(1, 4))
+    assert top.sentence.startswith("the largest batch that a step can hold, 8, is no bucket")
+    assert top.fix == ("add 8 to CudaGraphConfig.batch_sizes, or lower SchedulerConfig.max_batch_size to 4")
+    tokens = _only(FindingKind.BUCKET_ABOVE_TOKEN_BUDGET, batch_sizes=(1, 8), tokens=12, rows=3)
+    assert tokens.sentence == "max_num_tokens has room for 4 requests a step, and there are buckets for 8"
+    limit = _only(FindingKind.BUCKET_ABOVE_BATCH_LIMIT, batch_sizes=(8, 16))
+    assert limit.sentence == "no step holds more than max_batch_size=8 requests, and there are buckets for 16"
+
+
+def test_graphs_that_are_off_have_no_findings():
+    assert bucket_findings(CudaGraphConfig(enabled=False, batch_sizes=(1,)), max_batch_size=8, max_num_tokens=9) == ()
