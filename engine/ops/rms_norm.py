@@ -9,6 +9,7 @@ sees the same memory; many rows, other types and CUDA take torch's own.
 Does not: add a residual. Source: own measurements (LOG.md).
 """
 
+import functools
 import math
 from typing import Final
 
@@ -38,10 +39,15 @@ def _rms_norm_out(x: torch.Tensor, weight: torch.Tensor, eps: float, *, out: tor
         np.multiply(row, 1.0 / math.sqrt(float(row.dot(row)) / len(row) + eps), out=scaled)
         np.multiply(scaled, weight.numpy(), out=scaled)
         return out
-    # Beside its negative a row has mean 0, so that layer_norm, one fused kernel, divides by the root mean square.
-    doubled = torch.cat((x, x.neg()), dim=-1)
-    normed = torch.layer_norm(doubled, (doubled.shape[-1],), None, None, eps)
-    return torch.mul(normed[:, : x.shape[-1]], weight, out=out)
+    width = x.shape[-1]
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True).mul_(width**-0.5)  # the root mean square, without eps
+    torch.div(x, torch.hypot(length, _constant(math.sqrt(eps))), out=out)
+    return out.mul_(weight)
+
+
+@functools.cache
+def _constant(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float32)
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
