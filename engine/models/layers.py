@@ -71,7 +71,7 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention: project, rotate, let the metadata write KV and attend, project back."""
+    """Grouped-query attention: rotate, then let the metadata write KV and attend; the layer projects in and out."""
 
     def __init__(self, config: ModelConfig, layer: int, weights: LayerWeights) -> None:
         super().__init__()
@@ -89,16 +89,14 @@ class Attention(nn.Module):
 
     def forward(
         self,
-        x: torch.Tensor,
+        qkv: torch.Tensor,
         rotation: tuple[torch.Tensor, torch.Tensor],
         positions: torch.Tensor,
         attn_metadata: AttentionMetadata,
-        *,
-        residual: torch.Tensor,
     ) -> torch.Tensor:
-        """Shapes: x and residual [N, M], rotation two of [N, 1, D], positions [N] int32 -> [N, M]."""
+        """Rotate, write KV, attend. Shapes: qkv [N, (H + 2G) D], rotation two of [N, 1, D] -> [N, H D]."""
         num_rotated = self.num_heads + self.num_kv_heads
-        qkv = self.qkv(x).view(-1, num_rotated + self.num_kv_heads, self.head_size)
+        qkv = qkv.view(-1, num_rotated + self.num_kv_heads, self.head_size)
         query_key = qkv[:, :num_rotated]
         if self.qk_norm is not None:
             query_key = functional.rms_norm(query_key, (self.head_size,), None, self.eps) * self.qk_norm
@@ -109,7 +107,7 @@ class Attention(nn.Module):
         attended = attn_metadata.attend(
             self.layer, query_key[:, : self.num_heads], query_key[:, self.num_heads :], qkv[:, num_rotated:], positions
         )
-        return self.o(attended.reshape(-1, self.num_heads * self.head_size), residual)
+        return attended.reshape(-1, self.num_heads * self.head_size)
 
 
 class GatedMLP(nn.Module):
@@ -130,7 +128,11 @@ class GatedMLP(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Attention and MLP, each after a norm and added to the residual stream."""
+    """Attention and MLP, each after a norm and added to the residual stream; cut in three at its attention.
+
+    A graph may record ``before`` and ``after``, whose shapes depend on the number of rows alone; ``attend`` reads the
+    step's metadata and may stay outside (prefill graphs are cut there).
+    """
 
     def __init__(self, config: ModelConfig, layer: int, weights: LayerWeights) -> None:
         super().__init__()
@@ -139,13 +141,21 @@ class DecoderLayer(nn.Module):
         self.mlp_norm = RMSNorm(weights.take("mlp_norm.weight"), config.rms_norm_eps)
         self.mlp = GatedMLP(config, weights)
 
-    def forward(
+    def before(self, x: torch.Tensor) -> torch.Tensor:
+        """Norm and project. Shapes: x [N, M] -> queries, keys and values [N, (H + 2G) D]."""
+        return self.attention.qkv(self.attention_norm(x))
+
+    def attend(
         self,
-        x: torch.Tensor,
+        qkv: torch.Tensor,
         rotation: tuple[torch.Tensor, torch.Tensor],
         positions: torch.Tensor,
         attn_metadata: AttentionMetadata,
     ) -> torch.Tensor:
-        """Shapes: x [N, M] -> [N, M]."""
-        x = self.attention(self.attention_norm(x), rotation, positions, attn_metadata, residual=x)
+        """Rotate, write KV, attend. Shapes: qkv [N, (H + 2G) D] -> [N, H D]."""
+        return self.attention(qkv, rotation, positions, attn_metadata)
+
+    def after(self, attended: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Project back onto the residual x, then the MLP. Shapes: attended [N, H D], x [N, M] -> [N, M]."""
+        x = self.attention.o(attended, x)
         return self.mlp(self.mlp_norm(x), x)

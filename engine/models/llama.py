@@ -3,6 +3,9 @@
 One class serves Llama, Qwen2 and Qwen3, whose differences are flags of ``ModelConfig``. A model may offer
 ``prepare_request_inputs(batch, attn_metadata)`` for inputs of its own; this one needs none. Does not: sample,
 schedule, or read files. Source: the Llama architecture.
+
+The forward is a chain of segments, cut at each attention (``enter``, ``advance``), so that prefill graphs can record
+the segments and leave attention out.
 """
 
 from collections.abc import Mapping
@@ -36,9 +39,10 @@ class CausalLM(nn.Module):
         self.config = config
         whole = LayerWeights(weights, "", spec)
         self.embedding = frozen_parameter(whole.take("embedding.weight"))
-        self.layers = nn.ModuleList(
-            DecoderLayer(config, i, LayerWeights(weights, f"layers.{i}.", spec)) for i in range(config.num_layers)
+        self.stack = tuple(
+            [DecoderLayer(config, i, LayerWeights(weights, f"layers.{i}.", spec)) for i in range(config.num_layers)]
         )
+        self.layers = nn.ModuleList(self.stack)  # torch finds parameters through this one
         self.norm = RMSNorm(whole.take("norm.weight"), config.rms_norm_eps)
         self.lm_head = None if config.tie_word_embeddings else Linear(whole, "lm_head")
         cos, signed_sin = rope_tables(config.rope, config.head_size, num_positions)
@@ -53,15 +57,36 @@ class CausalLM(nn.Module):
         Shapes: input_ids [N] int32, position_ids [P, 1, N] int32 -> hidden [N, M], final norm applied.
         Capturable: no host read, no shape that depends on values.
         """
+        rotation = self.rotation(position_ids)
+        x, qkv = self.enter(input_ids)
+        for layer in range(self.config.num_layers):
+            attended = self.stack[layer].attend(qkv, rotation, position_ids[0, 0], attn_metadata)
+            x, qkv = self.advance(layer, attended, x)
+        return x
+
+    def rotation(self, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Select the rotary rows of a step. Shapes: position_ids [P, 1, N] int32 -> two of [N, 1, D]."""
         positions = position_ids[0, 0]
-        rotation = (
+        return (
             self.cos_table.index_select(0, positions).unsqueeze(1),
             self.signed_sin_table.index_select(0, positions).unsqueeze(1),
         )
+
+    def enter(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """First segment: embed, then up to the first attention. Shapes: [N] int32 -> x [N, M], qkv [N, (H + 2G) D]."""
         x = functional.embedding(input_ids, self.embedding)
-        for layer in self.layers:
-            x = layer(x, rotation, positions, attn_metadata)
-        return self.norm(x)
+        return x, self.stack[0].before(x)
+
+    def advance(self, layer: int, attended: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Segment behind the attention of a layer, up to the next one.
+
+        Shapes: attended [N, H D], x [N, M] -> x [N, M], qkv [N, (H + 2G) D]. After the last layer x is the hidden
+        state, final norm applied, and qkv is attended handed back: there is no next attention.
+        """
+        x = self.stack[layer].after(attended, x)
+        if layer + 1 == self.config.num_layers:
+            return self.norm(x), attended
+        return x, self.stack[layer + 1].before(x)
 
     def pack_weights(self, max_decode_rows: int) -> None:
         """Give every matrix its second CPU layout if decode steps are wide enough to use it; it doubles the memory."""
