@@ -54,12 +54,13 @@ _Box = dict[int, RequestOutput]
 class LLM:
     """A model that serves requests; a context manager.
 
-    model: "tiny", "smollm2-135m", a .gguf file or a Hugging Face folder. Raises: ModelError, ConfigError.
+    model: "tiny", "smollm2-135m", a .gguf file, a Hugging Face folder, or a LoadedModel. Raises: ModelError,
+    ConfigError.
     """
 
     def __init__(
         self,
-        model: str,
+        model: str | LoadedModel,
         config: EngineConfig | None = None,
         *,
         decisions: Decisions | None = None,
@@ -78,7 +79,8 @@ class LLM:
             self.loaded, self.config, self.device_spec, decisions=decisions or Decisions(), stream_lag=stream_lag
         )
         self.buckets = parts.buckets
-        self.input_buffers, self.graph_statics = parts.input_buffers, parts.graph_statics  # for an observer
+        self.input_buffers, self.graphs = parts.input_buffers, parts.graphs  # for an observer
+        self.graph_statics = self.graphs.statics
         self._model_engine, self._resources = parts.model_engine, parts.resources
         self._warmup_report = self._model_engine.warmup(self._resources)
         scheduler = self.config.scheduler

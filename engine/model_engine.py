@@ -20,7 +20,7 @@ from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.cuda_graphs.device_graph import make_graph_backend
-from engine.cuda_graphs.runner import CUDAGraphRunner, GraphStatics
+from engine.cuda_graphs.runner import CUDAGraphRunner
 from engine.decisions import Decisions
 from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
 from engine.errors import ConfigError, DispatchError
@@ -169,7 +169,7 @@ class DecoderEngine:
     storage: KVStorage
     buckets: tuple[int, ...]
     input_buffers: DecoderInputBuffers
-    graph_statics: GraphStatics
+    graphs: CUDAGraphRunner
 
 
 def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> int:
@@ -250,7 +250,7 @@ def build_decoder_engine(
         storage=storage,
         buckets=buckets,
         input_buffers=buffers,
-        graph_statics=graphs.statics,
+        graphs=graphs,
     )
 
 

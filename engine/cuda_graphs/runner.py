@@ -134,6 +134,10 @@ class CUDAGraphRunner:
         """Return the one metadata object whose tensors the key's graph reads."""
         return self._entries[key].inputs.attn_metadata
 
+    def graph_for(self, key: KeyType) -> CapturedGraph[Any]:
+        """Return the key's graph, to be timed outside a step: it runs over whatever its addresses hold."""
+        return self._entries[key].graph
+
     @contextlib.contextmanager
     def allow_capture(self) -> Generator[None]:
         """Permit captures inside the block: warm-up is the only place where nothing live can be overwritten."""

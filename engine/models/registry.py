@@ -60,13 +60,18 @@ def _load_tiny(spec: DeviceSpec, seed: int, max_seq_len: int | None) -> LoadedMo
     return LoadedModel("tiny", TINY_CONFIG, model, tiny_tokenizer(), digest.hexdigest()[:16])
 
 
-def load_model(name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_len: int | None = None) -> LoadedModel:
+def load_model(
+    name_or_path: str | LoadedModel, spec: DeviceSpec, *, seed: int = 0, max_seq_len: int | None = None
+) -> LoadedModel:
     """Load a model for a device.
 
-    name_or_path: "tiny", "smollm2-135m", a .gguf file or a Hugging Face folder. seed: of tiny's weights.
-    max_seq_len: the longest sequence to be served; None means the model's own maximum.
+    name_or_path: "tiny", "smollm2-135m", a .gguf file, a Hugging Face folder, or a model that was made elsewhere,
+    which is served as it is. seed: of tiny's weights. max_seq_len: the longest sequence to be served; None means the
+    model's own maximum.
     Raises: ModelError, which names what was wrong and the nearest thing to do.
     """
+    if isinstance(name_or_path, LoadedModel):
+        return _require_fit(name_or_path, spec, max_seq_len)
     if not isinstance(name_or_path, str | Path):
         message = f"a model is named by text or by a path, got {name_or_path!r}; 'tiny' is built in"
         raise ModelError(message)
@@ -84,6 +89,20 @@ def load_model(name_or_path: str, spec: DeviceSpec, *, seed: int = 0, max_seq_le
     num_positions = _num_positions(config, max_seq_len)
     model = CausalLM(config, converted.weights, spec, num_positions=num_positions)
     return LoadedModel(name_or_path, config, model, tokenizer, digest)
+
+
+def _require_fit(loaded: LoadedModel, spec: DeviceSpec, max_seq_len: int | None) -> LoadedModel:
+    """Pass a ready model on if it lies where the engine runs and knows positions enough."""
+    table = loaded.model.cos_table
+    num_positions = _num_positions(loaded.config, max_seq_len)
+    got = (table.device, table.dtype, table.shape[0])
+    if got[:2] != (spec.torch_device, spec.dtype) or got[2] < num_positions:
+        message = (
+            f"model {loaded.name!r} must lie on {spec.torch_device} in {spec.dtype} with {num_positions} positions, "
+            f"got {got[0]}, {got[1]} and {got[2]}; make it for the DeviceSpec and max_seq_len of the engine's config"
+        )
+        raise ModelError(message)
+    return loaded
 
 
 def _find(name_or_path: str) -> Path:

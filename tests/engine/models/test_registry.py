@@ -93,3 +93,10 @@ def test_a_file_that_may_not_be_read_is_one_clear_error(tmp_path: Path, monkeypa
     monkeypatch.setattr("engine.models.registry.converted_path", refuse)
     with pytest.raises(ModelError, match=r"small\.gguf cannot be read: .*Permission denied"):
         load_model(str(path), CPU)
+
+
+def test_a_model_made_elsewhere_is_served_as_it_is():
+    made = load_model("tiny", CPU, max_seq_len=64)
+    assert load_model(made, CPU, max_seq_len=64) is made
+    with pytest.raises(ModelError, match=r"'tiny' must lie on cpu in torch.float32 with 65 positions, got .* and 64"):
+        load_model(made, CPU, max_seq_len=65)
