@@ -99,7 +99,8 @@ def bucket_findings(
     buckets = _cut(wanted, cap, padding=config.enable_padding)
     findings: list[Finding] = []
     if config.batch_sizes is not None:
-        findings += _too_large(config.batch_sizes, max_batch_size=max_batch_size, by_tokens=by_tokens)
+        instead = f"write {cap} in their place in" if cap in buckets and cap not in wanted else "drop them from"
+        findings += _too_large(wanted, max_batch_size=max_batch_size, by_tokens=by_tokens, instead=instead)
     findings += _uncovered(buckets, cap, padding=config.enable_padding)
     prefill = tuple(size for size in config.prefill_num_tokens if size > max_num_tokens)
     if prefill:
@@ -109,23 +110,21 @@ def bucket_findings(
     return tuple(findings)
 
 
-def _too_large(sizes: Sequence[int], *, max_batch_size: int, by_tokens: int) -> list[Finding]:
-    """Find buckets that no step can fill."""
-    above_batch = tuple(size for size in sizes if size > max_batch_size)
-    above_tokens = tuple(size for size in sizes if by_tokens < size <= max_batch_size)
+def _too_large(sizes: Sequence[int], *, max_batch_size: int, by_tokens: int, instead: str) -> list[Finding]:
+    """Find buckets that no step can fill. instead: what to do with them, short of raising the limit."""
     found: list[Finding] = []
+    above_batch = tuple(size for size in sizes if size > max_batch_size)
     if above_batch:
         sentence = f"no step holds more than max_batch_size={max_batch_size} requests, and there are buckets for "
-        fix = (
-            f"drop them from CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_batch_size to {above_batch[-1]}"
-        )
-        found.append(Finding(FindingKind.BUCKET_ABOVE_BATCH_LIMIT, sentence + runs_text(above_batch), fix, above_batch))
+        fix = f"{instead} CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_batch_size to {above_batch[-1]}"
+        kind = FindingKind.BUCKET_ABOVE_BATCH_LIMIT
+        found.append(Finding(kind, sentence + runs_text(above_batch), fix, above_batch))
+    above_tokens = tuple(size for size in sizes if by_tokens < size <= max_batch_size)
     if above_tokens:
         sentence = f"max_num_tokens has room for {by_tokens} requests a step, and there are buckets for "
-        fix = "drop them from CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_num_tokens"
-        found.append(
-            Finding(FindingKind.BUCKET_ABOVE_TOKEN_BUDGET, sentence + runs_text(above_tokens), fix, above_tokens)
-        )
+        fix = f"{instead} CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_num_tokens"
+        kind = FindingKind.BUCKET_ABOVE_TOKEN_BUDGET
+        found.append(Finding(kind, sentence + runs_text(above_tokens), fix, above_tokens))
     return found
 
 

@@ -167,10 +167,9 @@ def test_adding_what_the_fixes_name_leaves_no_batch_without_a_graph(chosen):
     sizes, padding, max_batch_size, max_num_tokens, rows = chosen
     limits = {"max_batch_size": max_batch_size, "max_num_tokens": max_num_tokens, "tokens_per_request": rows}
     findings = bucket_findings(CudaGraphConfig(batch_sizes=sizes, enable_padding=padding), **limits)
-    cap = min(max_batch_size, max_num_tokens // rows)
     missing = {size for finding in findings if finding.kind in UNCOVERED for size in finding.sizes}
-    offered = sizes or default_batch_sizes(max_batch_size, padding=padding)
-    fixed = tuple(sorted({size for size in offered if size <= cap} | missing))
+    kept = resolve_batch_sizes(CudaGraphConfig(batch_sizes=sizes, enable_padding=padding), **limits)
+    fixed = tuple(sorted({*kept, *missing}))
     if fixed:
         assert bucket_findings(CudaGraphConfig(batch_sizes=fixed, enable_padding=padding), **limits) == ()
 
@@ -196,6 +195,15 @@ def test_each_finding_says_what_is_wrong_and_what_to_do():
     assert tokens.sentence == "max_num_tokens has room for 4 requests a step, and there are buckets for 8"
     limit = _only(FindingKind.BUCKET_ABOVE_BATCH_LIMIT, batch_sizes=(8, 16))
     assert limit.sentence == "no step holds more than max_batch_size=8 requests, and there are buckets for 16"
+
+
+def test_a_bucket_that_is_cut_to_the_limit_is_replaced_by_it_and_another_dropped():
+    cut = _only(FindingKind.BUCKET_ABOVE_BATCH_LIMIT, batch_sizes=(1, 2, 16))
+    assert cut.fix == (
+        "write 8 in their place in CudaGraphConfig.batch_sizes, or raise SchedulerConfig.max_batch_size to 16"
+    )
+    dropped = _only(FindingKind.BUCKET_ABOVE_BATCH_LIMIT, batch_sizes=(1, 8, 16))
+    assert dropped.fix.startswith("drop them from CudaGraphConfig.batch_sizes")
 
 
 def test_graphs_that_are_off_have_no_findings():
