@@ -1,4 +1,4 @@
-"""``stepscope doctor``: what this machine can do, and what stands in the way.
+"""``stepscope doctor``: what this machine can do, what stands in the way, and what is wrong with a bucket list.
 
 Does not: change anything, load a model, or use the network.
 """
@@ -39,16 +39,24 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="say what this machine can do",
-        description="Say what this machine can do. Exit status 1 when something needed is missing.",
+        description="Say what this machine can do, and which batches a configuration would run eagerly. "
+        "Exit status 1 when something needed is missing.",
     )
+    buckets = parser.add_argument_group("the configuration to examine")
+    buckets.add_argument("--max-batch-size", type=int, default=8, metavar="N", help="requests of a step (%(default)s)")
+    buckets.add_argument("--max-num-tokens", type=int, default=512, metavar="N", help="rows of a step (%(default)s)")
+    buckets.add_argument("--batch-sizes", metavar="1,2,4", help="the decode buckets (TensorRT-LLM's list)")
+    buckets.add_argument("--prefill-num-tokens", metavar="64,128", help="the prefill buckets (none)")
+    buckets.add_argument("--no-padding", action="store_true", help="exact batch sizes only (padding is on)")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Look at everything and print it."""
-    report = examine()
-    findings = judge(report)
+    plan = examine_buckets(arguments)  # a wrong number ends here, before the machine is looked at
+    report = {**examine(), "buckets": plan}
+    findings = [*judge(report), *judge_buckets(plan)]
     broken = any(finding.state == "broken" for finding in findings)
     if arguments.json:
         plain = [dataclasses.asdict(finding) for finding in findings]
@@ -71,6 +79,50 @@ def examine() -> dict[str, Any]:
         "models": _models(),
     }
     return {**report, **(_torch_facts() if versions["torch"] is not None else {"devices": [], "graph_backend": None})}
+
+
+def examine_buckets(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the decode buckets of the described configuration, and what is wrong with them, as plain values.
+
+    Raises: ConfigError, as the configuration itself would.
+    """
+    from engine.config import CudaGraphConfig, SchedulerConfig
+    from engine.cuda_graphs.buckets import bucket_findings, resolve_batch_sizes
+
+    limits = SchedulerConfig(max_batch_size=arguments.max_batch_size, max_num_tokens=arguments.max_num_tokens)
+    graphs = CudaGraphConfig(
+        batch_sizes=_sizes("--batch-sizes", arguments.batch_sizes),
+        enable_padding=not arguments.no_padding,
+        prefill_num_tokens=_sizes("--prefill-num-tokens", arguments.prefill_num_tokens) or (),
+    )
+    budget = {"max_batch_size": limits.max_batch_size, "max_num_tokens": limits.max_num_tokens}
+    return {
+        **budget,
+        "padding": graphs.enable_padding,
+        "batch_sizes": list(resolve_batch_sizes(graphs, **budget)),
+        "findings": [dataclasses.asdict(finding) for finding in bucket_findings(graphs, **budget)],
+    }
+
+
+def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
+    from engine.errors import ConfigError
+
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.replace(",", " ").split())
+    except ValueError as error:
+        message = f"{option} must be numbers with commas between them, such as 1,2,4, got {text[:80]!r}"
+        raise ConfigError(message) from error
+
+
+def judge_buckets(plan: dict[str, Any]) -> list[Finding]:
+    """Turn a bucket plan into findings; ok when every batch that a step can hold has a graph."""
+    sizes = ", ".join(map(str, plan["batch_sizes"])) or "none"
+    padding = "padding on" if plan["padding"] else "padding off"
+    ok = Finding("buckets", "ok", f"{sizes} ({padding}, at most {plan['max_batch_size']} requests a step)")
+    notes = [Finding(found["kind"], "note", found["sentence"], found["fix"]) for found in plan["findings"]]
+    return [ok if not notes else dataclasses.replace(ok, state="note"), *notes]
 
 
 def _version(package: str) -> str | None:

@@ -71,3 +71,49 @@ def test_json_holds_facts_and_findings(report, monkeypatch, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed["ok"] is (status == 0)
     assert {finding["name"] for finding in printed["findings"]} >= {"python", "torch", "cpu", "models"}
+
+
+def printed_plan(capsys, *options):
+    main(["doctor", "--json", *options])
+    return json.loads(capsys.readouterr().out)["buckets"]
+
+
+def test_the_default_buckets_are_fine(capsys):
+    plan = printed_plan(capsys)
+    assert plan["batch_sizes"] == [1, 2, 4, 8]
+    assert plan["findings"] == []
+    assert doctor.judge_buckets(plan)[0].value == "1, 2, 4, 8 (padding on, at most 8 requests a step)"
+
+
+def test_a_bucket_list_with_holes_is_named_with_the_fix(capsys):
+    options = ("--max-batch-size", "16", "--batch-sizes", "1,4, 8", "--no-padding")
+    plan = printed_plan(capsys, *options)
+    assert [(found["kind"], found["sizes"]) for found in plan["findings"]] == [
+        ("SIZE_BETWEEN_BUCKETS", [2, 3, 5, 6, 7]),
+        ("SIZE_ABOVE_LARGEST_BUCKET", [9, 10, 11, 12, 13, 14, 15]),
+        ("MAXIMUM_IS_NO_BUCKET", [16]),
+    ]
+    main(["doctor", *options])
+    lines = capsys.readouterr().out.splitlines()
+    [gap] = [line for line in lines if "SIZE_BETWEEN_BUCKETS" in line]
+    assert gap == (
+        "note    SIZE_BETWEEN_BUCKETS: padding is off and there is no exact bucket for 2 to 3, 5 to 7: such batches "
+        "run eagerly  (set CudaGraphConfig(enable_padding=True), or add these sizes to CudaGraphConfig.batch_sizes)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--batch-sizes", "1,two"], "--batch-sizes must be numbers with commas between them, such as 1,2,4"),
+        (["--batch-sizes", "4,1"], "CudaGraphConfig.batch_sizes must be ascending without duplicates"),
+        (["--max-batch-size", "0"], "SchedulerConfig.max_batch_size must be an integer"),
+        (["--max-num-tokens", "4"], "max_num_tokens must be at least max_batch_size"),
+    ],
+)
+def test_numbers_that_make_no_configuration_are_one_line(options, words, capsys):
+    assert main(["doctor", *options]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
