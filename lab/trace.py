@@ -120,6 +120,15 @@ class TraceHeader:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class RowMark:
+    """A row that somebody wants looked at: the step's number, the row in its flat layout, and why in a few words."""
+
+    step: int
+    row: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TraceSummary:
     """Counts over a whole trace.
 
@@ -154,10 +163,11 @@ def _count(names: Sequence[str]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
-    """A recorded run. ``steps[i]`` is its i-th recorded step."""
+    """A recorded run. ``steps[i]`` is its i-th recorded step. marks: rows to point at, by a comparison with another."""
 
     header: TraceHeader
     steps: Sequence[StepSnapshot]
+    marks: tuple[RowMark, ...] = ()
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -209,7 +219,8 @@ class Trace:
             pieces={},
             redacted=True,
         )
-        return Trace(header, [_redacted_step(step) for step in self.steps])
+        marks = tuple(dataclasses.replace(mark, text="") for mark in self.marks)  # a mark's text may quote tokens
+        return Trace(header, [_redacted_step(step) for step in self.steps], marks)
 
     def save(self, path: str | os.PathLike[str], *, redact: bool = False) -> Path:
         """Write the trace, whole or not at all, and return its path."""
@@ -220,6 +231,7 @@ class Trace:
             "snapshot_version": SNAPSHOT_VERSION,
             "header": dataclasses.asdict(trace.header),
             "steps": encode_steps(trace.steps),
+            "marks": [dataclasses.asdict(mark) for mark in trace.marks],
         }
         target = trace_target(path)
         part = target.with_name(f"{target.name}.{os.getpid()}.part")
@@ -253,7 +265,8 @@ class Trace:
             )
             raise TraceError(message)
         try:
-            return cls(_header(content["header"]), StoredSteps(content["steps"]))
+            marks = tuple(RowMark(**mark) for mark in content.get("marks", ()))
+            return cls(_header(content["header"]), StoredSteps(content["steps"]), marks)
         except (KeyError, TypeError, ValueError) as error:
             message = f"{path} is a damaged trace ({type(error).__name__}: {error}); record it again"
             raise TraceError(message) from error

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 import os
@@ -7,7 +8,7 @@ import pytest
 
 from engine.errors import TraceError
 from lab.snapshot import equal
-from lab.trace import Trace, trace_target
+from lab.trace import RowMark, Trace, trace_target
 from tests.lab.sample_steps import sample_trace
 
 
@@ -25,6 +26,18 @@ def test_a_trace_comes_back_from_its_file(tmp_path):
     assert all(equal(a, b) for a, b in zip(trace.steps, again.steps, strict=True))
     assert again.summary() == trace.summary()
     assert list(tmp_path.iterdir()) == [tmp_path / "x.trace.json.gz"]
+
+
+def test_marks_come_back_and_lose_their_words_when_redacted(tmp_path):
+    trace = dataclasses.replace(sample_trace(num_steps=3), marks=(RowMark(2, 1, "samples 7, right is 9"),))
+    assert Trace.load(trace.save(tmp_path / "x.trace.json.gz")).marks == trace.marks
+    assert Trace.load(trace.save(tmp_path / "y.trace.json.gz", redact=True)).marks == (RowMark(2, 1, ""),)
+
+
+def test_a_file_from_before_marks_has_none(tmp_path):
+    path = sample_trace(num_steps=2).save(tmp_path / "x.trace.json.gz")
+    rewrite(path, lambda content: content.pop("marks"))
+    assert Trace.load(path).marks == ()
 
 
 def test_the_summary_counts_paths_reasons_and_padding():
