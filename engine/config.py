@@ -1,80 +1,48 @@
 """Configuration: frozen dataclasses, validated once, no inheritance, no environment variables.
 
-Decides only whether the numbers make sense together. Numbers of other libraries (numpy's) become plain ones;
-booleans and floats are no integers here. Does not: read the machine ("auto" is resolved in ``device.py``), know a
-model, or change after construction.
+Decides only whether the numbers make sense together. Does not: read the machine ("auto" is resolved in
+``device.py``, and ``footprint.py`` knows whether it all fits), know a model, or change after construction.
 """
 
-import contextlib
 import dataclasses
+import functools
 import math
-import numbers
 import re
-from collections.abc import Iterable
 from typing import Literal
 
+from engine import fields
 from engine.errors import ConfigError, RequestError
+from engine.fields import shown
 
 CapacityPolicyName = Literal["guaranteed_no_evict", "max_utilization", "static_batch"]
 ChunkingName = Literal["fcfs", "equal_progress"]
 BackendName = Literal["native", "vanilla"]
 
-_Refusal = type[ConfigError] | type[RequestError]
 _MAX_SEED = 2**63 - 1  # seeds live in int64 tensors
+# Far above what any machine serves, and small enough that no sum of them overflows or takes long to list.
+_MAX_BATCH_SIZE = 1 << 14
+_MAX_TOKENS = 1 << 24  # rows of a step, or tokens of a sequence
+_MAX_TOKENS_PER_BLOCK = 1 << 16
+_MAX_BLOCKS = 1 << 26
+
+_integer = functools.partial(fields.integer, refusal=ConfigError)
+_number = functools.partial(fields.number, refusal=ConfigError)
+_items = functools.partial(fields.items, refusal=ConfigError)
+_require_choice = functools.partial(fields.choice, refusal=ConfigError)
 
 
-def _integer(
-    field: str,
-    value: object,
-    *,
-    low: int,
-    high: int | None = None,
-    refusal: _Refusal = ConfigError,
-    hint: str = "",
-) -> int:
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        whole = int(value)
-        if whole >= low and (high is None or whole <= high):
-            return whole
-    wanted = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
-    message = f"{field} must be {wanted}, got {value!r}"
-    if isinstance(value, float) and value.is_integer() and value >= low:
-        hint = f"; use {int(value)}"
-    raise refusal(message + hint)
-
-
-def _number(field: str, value: object, low: float, high: float, *, refusal: _Refusal, low_open: bool = False) -> float:
-    number = math.nan
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):  # an integer too large for a float is no finite number
-            number = float(value)
-    if math.isfinite(number) and low <= number <= high and not (low_open and number == low):
-        return number
-    interval = f"{'(' if low_open else '['}{low:g}, {high:g}{']' if math.isfinite(high) else ')'}"
-    message = f"{field} must be a finite number in {interval}, got {value!r}"
-    raise refusal(message)
-
-
-def _require_flags(owner: object, *names: str, refusal: _Refusal = ConfigError) -> None:
+def _require_flags(owner: object, *names: str) -> None:
     for name in names:
-        value = getattr(owner, name)
-        if not isinstance(value, bool):
-            message = f"{type(owner).__name__}.{name} must be True or False, got {value!r}"
-            raise refusal(message)
+        fields.flag(f"{type(owner).__name__}.{name}", getattr(owner, name), refusal=ConfigError)
 
 
-def _require_choice(field: str, value: object, choices: tuple[str | None, ...]) -> None:
-    if not (value is None or isinstance(value, str)) or value not in choices:
-        message = f"{field} must be one of {', '.join(map(repr, choices))}, got {value!r}"
-        raise ConfigError(message)
-
-
-def _items(field: str, value: object, of: str, *, refusal: _Refusal = ConfigError) -> tuple[object, ...]:
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return tuple(value)
-    hint = f"; use ({value!r},)" if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    message = f"{field} must be a sequence of {of}, got {value!r}{hint}"
-    raise refusal(message)
+def _integers(field: str, value: object, *, at_most: int) -> tuple[int, ...]:
+    """Take a sequence of positive integers; one alone, also as text, is a slip with a hint."""
+    alone = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        alone = int(value)
+    given = _items(field, value, "integers", hint="" if alone is None else f"use ({shown(alone)},)")
+    return tuple(_integer(f"{field}[{i}]", size, low=1, at_most=at_most) for i, size in enumerate(given))
 
 
 def _normalise(owner: object, **values: object) -> None:
@@ -102,15 +70,18 @@ class SchedulerConfig:
         """Check each field and the budget against the batch."""
         _normalise(
             self,
-            max_batch_size=_integer("SchedulerConfig.max_batch_size", self.max_batch_size, low=1),
-            max_num_tokens=_integer("SchedulerConfig.max_num_tokens", self.max_num_tokens, low=1),
+            max_batch_size=_integer(
+                "SchedulerConfig.max_batch_size", self.max_batch_size, low=1, at_most=_MAX_BATCH_SIZE
+            ),
+            max_num_tokens=_integer("SchedulerConfig.max_num_tokens", self.max_num_tokens, low=1, at_most=_MAX_TOKENS),
         )
         _require_choice(
             "SchedulerConfig.capacity_policy", self.capacity_policy, ("guaranteed_no_evict", "static_batch")
         )
         _require_choice("SchedulerConfig.chunking", self.chunking, (None, "fcfs"))
         if self.chunk_unit is not None:
-            _normalise(self, chunk_unit=_integer("SchedulerConfig.chunk_unit", self.chunk_unit, low=1))
+            unit = _integer("SchedulerConfig.chunk_unit", self.chunk_unit, low=1, at_most=_MAX_TOKENS)
+            _normalise(self, chunk_unit=unit)
         if self.max_num_tokens < self.max_batch_size:
             message = (
                 f"SchedulerConfig.max_num_tokens must be at least max_batch_size (one row a request), got "
@@ -140,17 +111,18 @@ class KVCacheConfig:
         """Check each field."""
         _normalise(
             self,
-            tokens_per_block=_integer("KVCacheConfig.tokens_per_block", self.tokens_per_block, low=1),
-            memory_fraction=_number(
-                "KVCacheConfig.memory_fraction", self.memory_fraction, 0.0, 1.0, refusal=ConfigError, low_open=True
+            tokens_per_block=_integer(
+                "KVCacheConfig.tokens_per_block", self.tokens_per_block, low=1, at_most=_MAX_TOKENS_PER_BLOCK
             ),
+            memory_fraction=_number("KVCacheConfig.memory_fraction", self.memory_fraction, 0.0, 1.0, low_open=True),
             host_blocks=_integer("KVCacheConfig.host_blocks", self.host_blocks, low=0),
         )
         if self.num_blocks is not None:
-            _normalise(self, num_blocks=_integer("KVCacheConfig.num_blocks", self.num_blocks, low=1))
+            num_blocks = _integer("KVCacheConfig.num_blocks", self.num_blocks, low=1, at_most=_MAX_BLOCKS)
+            _normalise(self, num_blocks=num_blocks)
         _require_flags(self, "enable_block_reuse", "enable_partial_reuse")
         if self.host_blocks != 0:
-            message = f"KVCacheConfig.host_blocks must be 0 (there is no host tier yet), got {self.host_blocks!r}"
+            message = f"KVCacheConfig.host_blocks must be 0 (there is no host tier yet), got {shown(self.host_blocks)}"
             raise ConfigError(message)
 
 
@@ -174,23 +146,25 @@ class CudaGraphConfig:
         _require_flags(self, "enabled", "enable_padding", "strict_buffers")
         if self.batch_sizes is not None:
             self._check_batch_sizes()
-        if _items("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, "integers"):
+        if _integers("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, at_most=_MAX_TOKENS):
             message = (
                 f"CudaGraphConfig.prefill_num_tokens must be empty (prefill graphs are not built yet), "
-                f"got {self.prefill_num_tokens!r}"
+                f"got {shown(self.prefill_num_tokens)}"
             )
             raise ConfigError(message)
         _normalise(self, prefill_num_tokens=())
 
     def _check_batch_sizes(self) -> None:
-        given = _items("CudaGraphConfig.batch_sizes", self.batch_sizes, "integers")
-        sizes = tuple(_integer(f"CudaGraphConfig.batch_sizes[{i}]", size, low=1) for i, size in enumerate(given))
+        sizes = _integers("CudaGraphConfig.batch_sizes", self.batch_sizes, at_most=_MAX_BATCH_SIZE)
         if not sizes:
             message = "CudaGraphConfig.batch_sizes must not be empty, got (); use enabled=False to run without graphs"
             raise ConfigError(message)
         ascending = tuple(sorted(set(sizes)))
         if sizes != ascending:
-            message = f"CudaGraphConfig.batch_sizes must be ascending without duplicates, got {sizes}; use {ascending}"
+            message = (
+                f"CudaGraphConfig.batch_sizes must be ascending without duplicates, got {shown(sizes)}; "
+                f"use {shown(ascending)}"
+            )
             raise ConfigError(message)
         _normalise(self, batch_sizes=sizes)
 
@@ -218,18 +192,18 @@ class EngineConfig:
         """Check each field, then the groups against each other."""
         _normalise(
             self,
-            max_seq_len=_integer("EngineConfig.max_seq_len", self.max_seq_len, low=2),
+            max_seq_len=_integer("EngineConfig.max_seq_len", self.max_seq_len, low=2, at_most=_MAX_TOKENS),
             seed=_integer("EngineConfig.seed", self.seed, low=0, high=_MAX_SEED),
         )
         _require_choice("EngineConfig.dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         _require_choice("EngineConfig.attention_backend", self.attention_backend, ("native", "vanilla"))
         if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            message = f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {self.device!r}"
+            message = f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {shown(self.device)}"
             raise ConfigError(message)
         _require_flags(self, "overlap", "torch_compile")
         for name in ("overlap", "torch_compile"):
             if getattr(self, name):
-                message = f"EngineConfig.{name} must be False (not built yet), got {getattr(self, name)!r}"
+                message = f"EngineConfig.{name} must be False (not built yet), got {shown(getattr(self, name))}"
                 raise ConfigError(message)
         self._check_groups()
 
@@ -237,13 +211,13 @@ class EngineConfig:
         groups = {"scheduler": SchedulerConfig, "kv_cache": KVCacheConfig, "cuda_graph": CudaGraphConfig}
         for name, kind in groups.items():
             if not isinstance(getattr(self, name), kind):
-                message = f"EngineConfig.{name} must be a {kind.__name__}, got {getattr(self, name)!r}"
+                message = f"EngineConfig.{name} must be a {kind.__name__}, got {shown(getattr(self, name))}"
                 raise ConfigError(message)
         scheduler, sizes = self.scheduler, self.cuda_graph.batch_sizes
         if sizes is not None and sizes[-1] > scheduler.max_batch_size:
             message = (
                 f"CudaGraphConfig.batch_sizes must not exceed SchedulerConfig.max_batch_size="
-                f"{scheduler.max_batch_size}, got {sizes}; drop the larger sizes or raise max_batch_size"
+                f"{scheduler.max_batch_size}, got {shown(sizes)}; drop the larger sizes or raise max_batch_size"
             )
             raise ConfigError(message)
         if scheduler.chunking is not None:
@@ -287,13 +261,15 @@ class SamplingParams:
         """Check every field; the first wrong one is named."""
         for name, low, high, hint in (
             ("max_tokens", 1, None, ""),
-            ("top_k", 1, None, "; use None to keep every token"),
+            ("top_k", 1, None, "use None to keep every token"),
             ("seed", 0, _MAX_SEED, ""),
             ("logprobs", 0, None, ""),
         ):
             value = getattr(self, name)
             if value is not None or name == "max_tokens":
-                value = _integer(f"SamplingParams.{name}", value, low=low, high=high, refusal=RequestError, hint=hint)
+                value = fields.integer(
+                    f"SamplingParams.{name}", value, low=low, high=high, refusal=RequestError, hint=hint
+                )
                 _normalise(self, **{name: value})
         for name, high, low_open in (
             ("temperature", math.inf, False),
@@ -302,20 +278,24 @@ class SamplingParams:
             ("repetition_penalty", math.inf, True),
         ):
             value = getattr(self, name)
-            value = _number(f"SamplingParams.{name}", value, 0.0, high, refusal=RequestError, low_open=low_open)
+            value = fields.number(f"SamplingParams.{name}", value, 0.0, high, refusal=RequestError, low_open=low_open)
             _normalise(self, **{name: value})
-        _require_flags(self, "ignore_eos", refusal=RequestError)
+        fields.flag("SamplingParams.ignore_eos", self.ignore_eos, refusal=RequestError)
         self._check_stops()
 
     def _check_stops(self) -> None:
         given = (self.stop,) if isinstance(self.stop, str) else self.stop
-        stop = _items("SamplingParams.stop", given, "strings", refusal=RequestError)
+        is_id = isinstance(given, int) and not isinstance(given, bool)
+        hint = f"the end at a token is stop_token_ids=({shown(given)},)" if is_id else ""
+        stop = fields.items("SamplingParams.stop", given, "strings", refusal=RequestError, hint=hint)
         if not all(isinstance(text, str) and text for text in stop):
-            message = f"SamplingParams.stop must hold non-empty strings, got {stop!r}"
+            message = f"SamplingParams.stop must hold non-empty strings, got {shown(stop)}"
             raise RequestError(message)
-        ids = _items("SamplingParams.stop_token_ids", self.stop_token_ids, "token ids", refusal=RequestError)
+        one = self.stop_token_ids
+        hint = f"use ({shown(one)},)" if isinstance(one, int) and not isinstance(one, bool) else ""
+        ids = fields.items("SamplingParams.stop_token_ids", one, "token ids", refusal=RequestError, hint=hint)
         field = "SamplingParams.stop_token_ids[{}]"
-        ids = tuple(_integer(field.format(i), value, low=0, refusal=RequestError) for i, value in enumerate(ids))
+        ids = tuple(fields.integer(field.format(i), value, low=0, refusal=RequestError) for i, value in enumerate(ids))
         _normalise(self, stop=stop, stop_token_ids=ids)
 
     @property

@@ -9,9 +9,9 @@ import pytest
 from tests.house.gates import ROOT
 
 ENGINE = (
-    "errors config probe reasons shapes llm_request scheduled resources decisions kv_cache.blocks kv_cache.reuse_tree "
-    "kv_cache.manager kv_cache.seq_slots scheduler.capacity scheduler.micro_batch scheduler.refit inputs.host_inputs "
-    "inputs.pack inputs.padding inputs.steady cuda_graphs.key cuda_graphs.select cuda_graphs.buckets"
+    "errors fields config probe reasons shapes llm_request scheduled resources decisions kv_cache.blocks "
+    "kv_cache.reuse_tree kv_cache.manager kv_cache.seq_slots scheduler.capacity scheduler.micro_batch scheduler.refit "
+    "inputs.host_inputs inputs.pack inputs.padding inputs.steady cuda_graphs.key cuda_graphs.select cuda_graphs.buckets"
 )
 WITH_TORCH = {"freeze", "recorder", "session", "faults", "bench", "counterfactual"}
 CODE = """
