@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, map_tensors
+from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, GraphChain, map_tensors
 from engine.cuda_graphs.tape import TapeBackend
 from engine.device import DeviceRegistry, DeviceSpec
 from engine.errors import CaptureRefusedError
@@ -47,8 +47,8 @@ class CudaGraphBackend(GraphBackend):
         self._graphs: list[torch.cuda.CUDAGraph] = []
         self._pool_bytes = 0  # asked for once a capture: the answer takes a walk through the allocator
 
-    def capture(self, fn: Callable[[], T]) -> CapturedGraph[T]:
-        """Record fn on a side stream."""
+    def capture(self, fn: Callable[[], T], *, chain: GraphChain | None = None) -> CapturedGraph[T]:
+        """Record fn on a side stream. A chain needs nothing more: strong references keep its memory apart."""
         stream = torch.cuda.current_stream(self._device)
         graph = torch.cuda.CUDAGraph()
         try:

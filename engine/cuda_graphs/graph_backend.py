@@ -1,7 +1,8 @@
 """The seam of device graphs: capture a callable once, replay its kernels at the captured addresses.
 
 All graphs of a backend share one memory pool. Capture computes nothing. A graph's outputs are *borrowed* from the
-pool: once another graph replays, they are dead.
+pool: once another graph replays, they are dead. Graphs that are replayed one behind the other as a *chain* are one
+epoch of the pool: what one of them leaves is there for those behind it.
 
 Does not: implement a backend (``device_graph.py`` has CUDA's, ``tape.py`` the CPU's), know keys, buckets or inputs, or
 decide when to capture (``runner.py``). Source: torch.cuda.CUDAGraph; the shared pool is TensorRT-LLM's.
@@ -35,11 +36,22 @@ def map_tensors(value: T, fn: Callable[[torch.Tensor], torch.Tensor]) -> T:
     return value
 
 
+class GraphChain:
+    """Names the graphs of a chain; compared by identity.
+
+    Whoever captures a chain keeps a strong reference to what later graphs read, until those are captured: the pool
+    then gives that memory to nobody else in the chain.
+    """
+
+    __slots__ = ()
+
+
 class CapturedGraph(abc.ABC, Generic[T]):
     """One graph.
 
     outputs: what the callable returned; tensors of it lie in the pool. Valid: after a replay, until another
-    graph of the backend replays. nbytes: bytes that the pool grew by when this graph was captured.
+    graph of the backend replays; in a chain, until a graph outside it replays, or its first one again.
+    nbytes: bytes that the pool grew by when this graph was captured.
     """
 
     outputs: T
@@ -56,9 +68,10 @@ class GraphBackend(abc.ABC):
     simulated: bool
 
     @abc.abstractmethod
-    def capture(self, fn: Callable[[], T]) -> CapturedGraph[T]:
+    def capture(self, fn: Callable[[], T], *, chain: GraphChain | None = None) -> CapturedGraph[T]:
         """Record the kernels that fn launches, without running any.
 
+        chain: the one that this graph goes on, or begins when it is the first captured for it.
         Raises: CaptureRefusedError for what a graph cannot record; whatever fn raises.
         """
 

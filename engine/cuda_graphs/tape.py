@@ -8,7 +8,7 @@ pool or in registered device memory.
 
 Replay runs the recorded calls in order, through their ``out=`` form where there is one, which is bit-equal to eager
 on equal shapes. Before that it poisons the outputs of every other graph that has replayed since: on CUDA their
-destruction is possible, here it is certain.
+destruction is possible, here it is certain. The graphs of a chain spare each other, until the first of them replays.
 
 Does not: say anything about speed or stream order; whatever is shown of it is labelled simulated.
 Source: the semantics of torch.cuda.CUDAGraph, carried by torch's dispatch modes.
@@ -22,7 +22,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, map_tensors
+from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, GraphChain, map_tensors
 from engine.cuda_graphs.tape_arena import TapeArena, poison_value
 from engine.cuda_graphs.tape_rules import HostReadGuard, refuse, refuse_by_schema, schema_of
 from engine.cuda_graphs.tape_shapes import ShapePropagation, TensorShape, map_leaves, tensors_in
@@ -48,9 +48,10 @@ class TapeBackend(GraphBackend):
         self._registry = registry
         self._arena = TapeArena()
         self._shapes = ShapePropagation()
-        self._graphs: list[_TapeGraph[Any]] = []
+        self._chains: set[GraphChain] = set()  # those that have a graph
+        self._fresh: list[_TapeGraph[Any]] = []  # those whose outputs hold what a replay computed
 
-    def capture(self, fn: Callable[[], T]) -> CapturedGraph[T]:
+    def capture(self, fn: Callable[[], T], *, chain: GraphChain | None = None) -> CapturedGraph[T]:
         """Record what fn would run."""
         before = self._arena.nbytes
         self._arena.begin()
@@ -59,9 +60,12 @@ class TapeBackend(GraphBackend):
             outputs = fn()
         self._arena.poison_fresh()
         borrowed = map_tensors(outputs, self._arena.alias)
-        graph = _TapeGraph(self, recorder.calls, borrowed, self._arena.nbytes - before)
-        self._graphs.append(graph)
-        return graph
+        begins = chain is None or chain not in self._chains
+        if chain is not None:
+            self._chains.add(chain)
+        return _TapeGraph(
+            self, recorder.calls, borrowed, nbytes=self._arena.nbytes - before, chain=chain, begins_epoch=begins
+        )
 
     @property
     def pool_bytes(self) -> int:
@@ -70,13 +74,14 @@ class TapeBackend(GraphBackend):
 
     def release(self) -> None:
         """Forget graphs and pool; tensors that somebody still holds keep their bytes."""
-        self._graphs.clear()
+        self._chains.clear()
+        self._fresh.clear()
         self._arena = TapeArena()
 
     def check(self) -> None:
-        """Recompute the pool's tiling, and that the outputs of one graph at most are alive."""
+        """Recompute the pool's tiling, and that the outputs of one graph, or of one chain, at most are alive."""
         self._arena.check()
-        assert sum(graph.is_fresh for graph in self._graphs) <= 1
+        assert len({graph.epoch for graph in self._fresh}) <= 1
 
     def pool_tensors(self, outputs: object) -> list[torch.Tensor]:
         """List the tensors of a graph's outputs that lie in the pool; persistent ones survive a replay."""
@@ -91,21 +96,42 @@ class TapeBackend(GraphBackend):
         return found
 
     def poison_others(self, replaying: "_TapeGraph[Any]") -> None:
-        """Destroy the outputs of the graphs that replayed before this one."""
-        for graph in self._graphs:
-            if graph is not replaying:
+        """Destroy the outputs of the graphs that replayed before this one, but for those that lead up to it."""
+        spared: list[_TapeGraph[Any]] = []
+        for graph in self._fresh:
+            if graph is replaying or (graph.epoch is replaying.epoch and not replaying.begins_epoch):
+                spared.append(graph)
+            else:
                 graph.poison()
+        self._fresh = spared
+
+    def mark_fresh(self, replayed: "_TapeGraph[Any]") -> None:
+        """Note that a graph's outputs hold what a replay computed."""
+        if replayed not in self._fresh:
+            self._fresh.append(replayed)
 
 
 class _TapeGraph(CapturedGraph[T]):
-    def __init__(self, backend: TapeBackend, calls: list[Call], outputs: T, nbytes: int) -> None:
+    """epoch: who shares this graph's epoch of the pool, its chain or itself. begins_epoch: nothing leads up to it."""
+
+    def __init__(
+        self,
+        backend: TapeBackend,
+        calls: list[Call],
+        outputs: T,
+        *,
+        nbytes: int,
+        chain: GraphChain | None,
+        begins_epoch: bool,
+    ) -> None:
         self.outputs = outputs
         self.nbytes = nbytes
         self.num_calls = len(calls)
+        self.epoch: object = self if chain is None else chain
+        self.begins_epoch = begins_epoch
         self._backend = backend
         self._calls = calls
         self._pooled = backend.pool_tensors(outputs)
-        self.is_fresh = False  # whether the outputs hold what a replay computed
 
     def replay(self) -> None:
         """Run the recorded calls."""
@@ -113,14 +139,12 @@ class _TapeGraph(CapturedGraph[T]):
         with torch.inference_mode():  # spares every operation its autograd bookkeeping
             for call in self._calls:
                 call()
-        self.is_fresh = True
+        self._backend.mark_fresh(self)
 
     def poison(self) -> None:
-        """Overwrite the outputs, unless that has been done since the last replay."""
-        if self.is_fresh:
-            for tensor in self._pooled:
-                tensor.fill_(poison_value(tensor.dtype))
-            self.is_fresh = False
+        """Overwrite the outputs."""
+        for tensor in self._pooled:
+            tensor.fill_(poison_value(tensor.dtype))
 
 
 class _Recorder(TorchDispatchMode):

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.cuda_graphs.graph_backend import GraphChain
 from engine.cuda_graphs.tape import TapeBackend
 from engine.device import DeviceRegistry
 from engine.errors import CaptureRefusedError
@@ -124,6 +125,61 @@ def test_a_dead_output_that_nobody_reused_is_poison():
     large.replay()
     small.replay()
     assert large.outputs[1].isnan().all()
+
+
+def _chain_of_three(world, rows=N):
+    """Capture x -> 2 x -> 4 x -> 8 x; each link keeps what the next one reads until that is captured."""
+    chain, kept, links = GraphChain(), [world.x[:rows]], []
+    for _ in range(3):
+
+        def link():
+            kept.append(kept[-1] * 2)
+            return kept[-1]
+
+        links.append(world.backend.capture(link, chain=chain))
+        del kept[0]
+    return links
+
+
+def test_the_links_of_a_chain_spare_each_other_until_the_first_replays_again():
+    world = World()
+    links = _chain_of_three(world)
+    for at, link in enumerate(links):
+        link.replay()
+        world.backend.check()
+        assert torch.equal(link.outputs, world.x * 2 ** (at + 1))
+        assert at == 0 or torch.equal(links[at - 1].outputs, world.x * 2**at), "read between two links"
+    links[0].replay()
+    assert torch.equal(links[0].outputs, world.x * 2)
+    assert links[2].outputs.isnan().all() or torch.equal(links[2].outputs, links[0].outputs), "a new epoch"
+
+
+@pytest.mark.parametrize("intruder", ["a graph alone", "another chain"])
+def test_a_graph_outside_the_chain_ends_its_epoch(intruder):
+    world = World()
+    links = _chain_of_three(world)
+    other = world.backend.capture(lambda: world.x + 1) if intruder == "a graph alone" else _chain_of_three(world, 2)[0]
+    links[0].replay()
+    links[1].replay()
+    other.replay()
+    world.backend.check()
+    assert not torch.equal(links[1].outputs, world.x * 4)
+    links[2].replay()
+    assert not torch.equal(links[2].outputs, world.x * 8), "it computed on dead outputs"
+    for link in links:
+        link.replay()
+    assert torch.equal(links[2].outputs, world.x * 8), "from its beginning the chain is whole again"
+
+
+def test_a_smaller_chain_takes_the_memory_of_the_larger_one():
+    world = World()
+    large = _chain_of_three(world)
+    before = world.backend.pool_bytes
+    small = _chain_of_three(world, 2)
+    assert world.backend.pool_bytes == before
+    places = sorted({link.outputs.data_ptr() for link in large})
+    assert len(places) == 2, "a link takes what the last but one left"
+    assert all(places[0] <= link.outputs.data_ptr() < places[1] + world.x.nbytes for link in small)
 
 
 def test_a_graph_may_replay_many_times_without_killing_its_own_outputs():
