@@ -110,7 +110,7 @@ class _Ledger:
         ]
 
     def metadata_views(self, metadata: AttentionMetadata, step: int) -> list[BufferView]:
-        """Return the metadata's own tensors; ``prepare`` writes a tensor whole or leaves it."""
+        """Return the metadata's own tensors and the rows of them that ``prepare`` wrote."""
         assert metadata.step is not None
         sequences, rows = metadata.step.num_seqs, metadata.step.num_tokens
         live = {"kv_lens": sequences, "seq_lens": sequences, "block_table": sequences}
@@ -120,10 +120,16 @@ class _Ledger:
         for name, count in live.items():
             tensor: torch.Tensor = getattr(metadata, name)
             place = _Place("metadata", id(metadata), name)
-            whole = WriteView(0, len(tensor), "host_copy")
             if (place.owner, name) not in self.origins:  # written at warm-up, or before the recorder came
+                whole = WriteView(0, len(tensor), "host_copy")
                 self.origins[place.owner, name] = overwrite((), whole, BEFORE)
-            writes = (whole,) if name in metadata.written else ()
+            writes = tuple(
+                [
+                    WriteView(w.start, w.end, "in_place_add" if w.in_place_add else "host_copy")
+                    for w in metadata.written
+                    if w.name == name
+                ]
+            )
             views.append(self._view(place, tensor, count, writes, step=step, num_columns=widest))
         return views
 

@@ -60,6 +60,31 @@ class AttentionStep:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SteadyStep:
+    """The step after the one prepared last, when the same sequences each run one more row and nothing else changed.
+
+    changed_rows: sequences whose block table grew, ascending; changed_tables: their whole new tables, in that order.
+    """
+
+    num_seqs: int
+    changed_rows: tuple[int, ...] = ()
+    changed_tables: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorWrite:
+    """Rows [start, end) of a metadata tensor that the last prepare wrote; the others still held the right values.
+
+    in_place_add: they were added to on the device, not copied from the host.
+    """
+
+    name: str
+    start: int
+    end: int
+    in_place_add: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class MetadataCapacity:
     """Sizes a metadata object is allocated for.
 
@@ -90,8 +115,12 @@ class AttentionMetadata(abc.ABC):
     query_start: torch.Tensor
 
     capacity: MetadataCapacity
-    step: AttentionStep | None  # the step last prepared; host numbers for the lab
-    written: tuple[str, ...] = ()  # tensors that the last prepare wrote, whole; the others still held the right values
+    written: tuple[TensorWrite, ...] = ()
+
+    @property
+    @abc.abstractmethod
+    def step(self) -> AttentionStep | None:
+        """The step last prepared, in host numbers; None before the first."""
 
     @abc.abstractmethod
     def prepare(self, step: AttentionStep) -> None:
@@ -100,6 +129,14 @@ class AttentionMetadata(abc.ABC):
         Runs on the host before capture or replay, never inside. Rows past the step's are neutral: kv_lens 0,
         row_to_sequence 0, block 0.
         Raises: CapacityError when the step exceeds the capacity.
+        """
+
+    @abc.abstractmethod
+    def advance(self, step: SteadyStep) -> None:
+        """Prepare for the next row of every sequence: kv_lens + 1 in place, and the block tables that grew.
+
+        It costs what changed, not what there is: no Python a sequence.
+        Raises: CapacityError when a sequence would outgrow its blocks; the metadata is as before then.
         """
 
     @abc.abstractmethod

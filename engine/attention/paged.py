@@ -1,8 +1,8 @@
 """What both backends share: the step's lengths and block tables as device tensors, at fixed addresses.
 
-``prepare`` writes only what changed. In the decode steady state that is kv_lens alone: one copy of S integers from
-a pinned mirror. Tables are copied again only when some sequence got a block; lengths, row map and query starts only
-when the row counts changed. A graph's row counts are a constant of its key, so its metadata writes them once.
+``prepare`` writes only what changed. Of the tables it copies the rows that changed; lengths, row map and query starts
+only when the row counts changed. A graph's row counts are a constant of its key, so its metadata writes them once.
+In the steady state ``advance`` adds one to kv_lens on the device and copies the rows of tables that grew.
 
 Which rows count: row n is *live* when n < query_start[S] and its position < kv_lens[row_to_sequence[n]]. Rows
 of padding tokens, and rows of a sequence with kv_len 0, are not live: nothing is written for them and their output
@@ -13,17 +13,19 @@ Source: TensorRT-LLM's and FlashInfer's per-step tables, with one derived tensor
 """
 
 import abc
+import dataclasses
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import torch
 
-from engine.attention.interface import AttentionMetadata, AttentionStep, MetadataCapacity
+from engine.attention.interface import AttentionMetadata, AttentionStep, MetadataCapacity, SteadyStep, TensorWrite
 from engine.device import DeviceSpec, PinnedRing, Stream
 from engine.errors import CapacityError
 from engine.kv_cache.storage import KVStorage
 
-_NAMES: Final[tuple[str, ...]] = ("kv_lens", "query_start", "run_blocks", "block_table", "seq_lens", "row_to_sequence")
+_NAMES: Final[tuple[str, ...]] = ("kv_lens", "query_start", "table", "seq_lens", "row_to_sequence")
 _UNKNOWN: Final[tuple[int, ...]] = (-1,)
 
 
@@ -31,32 +33,51 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
     """Lengths and tables of one step, written in place.
 
     Shapes: those of ``AttentionMetadata``, and run_blocks [S] int32: how many leading blocks of each table follow
-    one another in the pool, so that a kernel may read them as one stretch. All are views of ``step_table`` (order:
-    kv_lens, query_start, run_blocks, block_table, seq_lens, row_to_sequence), so that a host kernel reads them at once.
+    one another in the pool, so that a kernel may read them as one stretch. It is the last column of one [S, W + 1]
+    matrix, whose first W are block_table, so that a row of both is one write. All are views of ``step_table`` (order:
+    kv_lens, query_start, that matrix, seq_lens, row_to_sequence), so that a host kernel reads them at once.
     """
 
     def __init__(self, storage: KVStorage, capacity: MetadataCapacity, *, spec: DeviceSpec, stream: Stream) -> None:
         self.capacity = capacity
-        self.step = None
         self.storage = storage
         self._stream = stream
         S, N, W = capacity.max_num_sequences, capacity.max_num_tokens, capacity.max_blocks_per_seq
-        sizes = dict(zip(_NAMES, (S, S + 1, S, S * W, S, N), strict=True))
+        sizes = dict(zip(_NAMES, (S, S + 1, S * (W + 1), S, N), strict=True))
         self.step_table = torch.zeros(sum(sizes.values()), dtype=torch.int32, device=spec.torch_device)
         flat: dict[str, torch.Tensor] = dict(zip(_NAMES, self.step_table.split(list(sizes.values())), strict=True))
         self._flat = flat
         self.kv_lens, self.seq_lens = flat["kv_lens"], flat["seq_lens"]
-        self.block_table = flat["block_table"].view(S, W)
+        self._table = flat["table"].view(S, W + 1)
+        self.block_table, self.run_blocks = self._table[:, :W], self._table[:, W]
         self.row_to_sequence, self.query_start = flat["row_to_sequence"], flat["query_start"]
-        self.run_blocks = flat["run_blocks"]
-        self._rings = {name: PinnedRing((sizes[name],), torch.int32, spec) for name in _NAMES}
-        self._table_host = np.zeros((S, W), dtype=np.int32)
-        self._runs_host = np.zeros(S, dtype=np.int32)
+        self._rings = {name: PinnedRing((sizes[name],), torch.int32, spec) for name in _NAMES if name != "table"}
+        self._table_ring = PinnedRing((S, W + 1), torch.int32, spec)
+        self._changed_ring = PinnedRing((S,), torch.int64, spec)
+        self._changed_dev = torch.zeros(S, dtype=torch.int64, device=spec.torch_device)
+        self._rows_dev = torch.zeros((S, W + 1), dtype=torch.int32, device=spec.torch_device)
+        self._table_host = np.zeros((S, W + 1), dtype=np.int32)
+        self._room_host = np.zeros(S, dtype=np.int32)  # KV tokens that each table holds
         self._kv_lens_host = np.zeros(S, dtype=np.int32)
-        self._tables: tuple[tuple[int, ...], ...] = ()
+        self._step: AttentionStep | None = None
+        self._num_advanced = 0  # steady steps since _step
+        self._tables: list[tuple[int, ...]] = []
         self._seq_lens: tuple[int, ...] = ()
         if capacity.is_cuda_graph:
             self._write_rows((N // S,) * S)
+
+    @property
+    def step(self) -> AttentionStep | None:
+        """The step last prepared; after steady steps it is put together here, for nobody else needs it."""
+        if self._step is not None and self._num_advanced:
+            params = self._step.kv_cache_params
+            cached = tuple([count + self._num_advanced for count in params.num_cached_tokens_per_seq])
+            params = dataclasses.replace(params, num_cached_tokens_per_seq=cached)
+            self._step = dataclasses.replace(
+                self._step, kv_cache_params=params, block_tables=tuple(self._tables[: self._step.num_seqs])
+            )
+            self._num_advanced = 0
+        return self._step
 
     def prepare(self, step: AttentionStep) -> None:
         """Write the step into the tensors, in place; only what changed is copied.
@@ -68,36 +89,66 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self.written = ()
         if step.seq_lens != self._seq_lens:
             self._write_rows(step.seq_lens)
-        if step.block_tables != self._tables:
-            self._write_tables(step.block_tables)
+        self._write_tables(step.block_tables)
         self._kv_lens_host[: len(kv_lens)] = kv_lens
         self._kv_lens_host[len(kv_lens) :] = 0
         self._copy("kv_lens", self._kv_lens_host)
-        self.step = step
+        self._step, self._num_advanced = step, 0
+
+    def advance(self, step: SteadyStep) -> None:
+        """Add one to every live length, on the device and in the mirror, and write the tables that grew.
+
+        Raises: CapacityError when a sequence would outgrow its blocks; the metadata is as before then.
+        """
+        assert self._step is not None, "a steady step follows a prepared one"
+        lengths, size = self._kv_lens_host[: step.num_seqs], self.capacity.tokens_per_block
+        for row, table in zip(step.changed_rows, step.changed_tables, strict=True):
+            self._room_host[row] = len(table) * size
+        if (lengths >= self._room_host[: step.num_seqs]).any():
+            row = int(np.argmax(lengths >= self._room_host[: step.num_seqs]))
+            self._room_host[: len(self._tables)] = [len(table) * size for table in self._tables]
+            message = (
+                f"sequence {row} would have {int(lengths[row]) + 1} KV tokens in blocks that hold {int(lengths[row])}; "
+                "reserve before the step"
+            )
+            raise CapacityError(message)
+        self.written = ()
+        if step.changed_rows:
+            self._write_table_rows(step.changed_rows, step.changed_tables)
+        live = self.kv_lens[: step.num_seqs]
+        self._stream.launch(lambda: live.add_(1))
+        self.written += (TensorWrite("kv_lens", 0, step.num_seqs, in_place_add=True),)
+        lengths += 1
+        self._num_advanced += 1
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Name every device tensor that a graph may read, the KV pool included."""
-        return {**{name: getattr(self, name) for name in _NAMES}, **self.storage.tensors()}
+        names = ("kv_lens", "query_start", "block_table", "run_blocks", "seq_lens", "row_to_sequence")
+        return {**{name: getattr(self, name) for name in names}, **self.storage.tensors()}
 
     def check(self) -> None:
         """Recompute the host mirrors from the step; compare addresses with the allocations."""
-        for name in _NAMES:
-            assert getattr(self, name).data_ptr() == self._flat[name].data_ptr()
-        if self.step is None:
+        for name, tensor in (("kv_lens", self.kv_lens), ("query_start", self.query_start), ("table", self._table)):
+            assert tensor.data_ptr() == self._flat[name].data_ptr()
+        step, width = self.step, self.capacity.max_blocks_per_seq
+        if step is None:
             return
-        tables = self.step.block_tables
+        tables = step.block_tables
         for row, table in zip(self._table_host, tables, strict=False):
             assert tuple(row[: len(table)]) == table
-            assert not row[len(table) :].any()
+            assert not row[len(table) : width].any()
+            assert int(row[width]) == leading_run(table)
         assert not self._table_host[len(tables) :].any()
-        assert tuple(self._kv_lens_host[: len(tables)]) == self.step.kv_lens
-        assert [int(n) for n in self._runs_host[: len(tables)]] == [leading_run(table) for table in tables]
+        assert tuple(self._kv_lens_host[: len(tables)]) == step.kv_lens
+        assert [int(n) for n in self._room_host[: len(tables)]] == [
+            len(table) * self.capacity.tokens_per_block for table in tables
+        ]
 
     def _copy(self, name: str, values: np.ndarray) -> None:
         ring = self._rings[name]
         self._stream.copy_(self._flat[name], ring.stage(values))
         ring.mark_copied(self._stream)
-        self.written += (name,)
+        self.written += (TensorWrite(name, 0, len(values)),)
 
     def _write_rows(self, seq_lens: tuple[int, ...]) -> None:
         S, N = self.capacity.max_num_sequences, self.capacity.max_num_tokens
@@ -113,19 +164,44 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._copy("row_to_sequence", rows)
         self._seq_lens = seq_lens
 
-    def _write_tables(self, tables: tuple[tuple[int, ...], ...]) -> None:
-        before, self._tables = self._tables, ()  # likewise: whatever is not known is written again
-        for index, table in enumerate(tables):
-            if index < len(before) and before[index] is table:
-                continue  # the manager hands out the same tuple until the table grows
-            self._table_host[index, : len(table)] = table
-            self._table_host[index, len(table) :] = 0
-            self._runs_host[index] = leading_run(table)
-        self._table_host[len(tables) :] = 0
-        self._runs_host[len(tables) :] = 0
-        self._copy("block_table", self._table_host.reshape(-1))
-        self._copy("run_blocks", self._runs_host)
-        self._tables = tables
+    def _write_tables(self, tables: Sequence[tuple[int, ...]]) -> None:
+        """Write the rows that differ from the tables written last; a row past the step's is emptied."""
+        held = self._tables
+        # The manager hands out the same tuple until the table grows, so comparing identities is enough to be sure.
+        rows = [row for row, table in enumerate(tables) if row >= len(held) or held[row] is not table]
+        emptied = range(len(tables), len(held))
+        new = [tables[row] for row in rows]
+        if rows or emptied:
+            self._write_table_rows((*rows, *emptied), (*new, *([()] * len(emptied))))
+            del self._tables[len(tables) :]
+
+    def _write_table_rows(self, rows: tuple[int, ...], tables: Sequence[tuple[int, ...]]) -> None:
+        """Copy some rows of the table matrix: the rows and their numbers, then one scatter on the device."""
+        held, self._tables = self._tables, []  # whatever is not known after an interrupt is written again
+        width, host = self.capacity.max_blocks_per_seq, self._table_host
+        held.extend([()] * (rows[-1] + 1 - len(held)))
+        for row, table in zip(rows, tables, strict=True):
+            host[row, : len(table)] = table
+            host[row, len(table) : width] = 0
+            host[row, width] = leading_run(table)
+            self._room_host[row] = len(table) * self.capacity.tokens_per_block
+            held[row] = table
+        count, at = len(rows), np.array(rows)
+        if count == len(host):
+            self._stream.copy_(self._table, self._table_ring.stage(host))
+            self._table_ring.mark_copied(self._stream)
+        else:
+            self._scatter_rows(host[at], at)
+        runs = np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)
+        self.written += tuple([TensorWrite("block_table", int(run[0]), int(run[-1]) + 1) for run in runs])
+        self._tables = held
+
+    def _scatter_rows(self, values: np.ndarray, at: np.ndarray) -> None:
+        rows, places = self._rows_dev[: len(at)], self._changed_dev[: len(at)]
+        for ring, target, staged in ((self._table_ring, rows, values), (self._changed_ring, places, at)):
+            self._stream.copy_(target, ring.stage(staged))
+            ring.mark_copied(self._stream)
+        self._stream.launch(lambda: self._table.index_copy_(0, places, rows))
 
     def _require_fits(self, step: AttentionStep, kv_lens: tuple[int, ...]) -> None:
         limit = self.capacity

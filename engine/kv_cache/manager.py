@@ -8,8 +8,13 @@ Does not: hold keys and values (``storage.py``), edit requests, schedule, or sha
 Source: the life of a sequence in TensorRT-LLM's KVCacheManager; here a length is given, not "one token more".
 """
 
+import collections
+from typing import Final
+
 from engine.errors import OutOfBlocksError
 from engine.kv_cache.blocks import BlockPool
+
+_REMEMBERED_CHANGES: Final = 4096
 
 
 class KVCacheManager:
@@ -24,6 +29,8 @@ class KVCacheManager:
         self._pool = BlockPool(num_blocks)
         self._blocks: dict[int, list[int]] = {}  # holds no empty list
         self._tables: dict[int, tuple[int, ...]] = {}  # tuples of the lists above, made on demand
+        self.table_version = 0  # goes up by one with each change of a table
+        self._changes: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_CHANGES)
 
     @property
     def num_free_blocks(self) -> int:
@@ -50,6 +57,16 @@ class KVCacheManager:
         if table is None:
             table = self._tables[request_id] = tuple(self._blocks[request_id]) if request_id in self._blocks else ()
         return table
+
+    def changed_since(self, version: int) -> frozenset[int] | None:
+        """Name the requests whose table changed after that ``table_version``; None when it is too long ago to know.
+
+        Whoever holds tables of many requests need not look at each of them every step.
+        """
+        missed = self.table_version - version
+        if missed > len(self._changes):
+            return None
+        return frozenset([self._changes[-1 - back] for back in range(missed)])
 
     def reserve(self, request_id: int, num_tokens: int, extra: int = 0) -> tuple[int, ...]:
         """Own enough blocks for ``num_tokens + extra`` tokens; return the blocks added, () when none were needed.
@@ -80,7 +97,7 @@ class KVCacheManager:
             self._blocks[request_id] = list(added)
         else:
             blocks.extend(added)
-        self._tables.pop(request_id, None)
+        self._note_change(request_id)
         return added
 
     def unreserve(self, request_id: int, added: tuple[int, ...]) -> None:
@@ -100,15 +117,22 @@ class KVCacheManager:
 
     def _truncate(self, request_id: int, num_blocks: int) -> tuple[int, ...]:
         blocks = self._blocks.get(request_id)
-        self._tables.pop(request_id, None)
+        if blocks is None:
+            self._tables.pop(request_id, None)
         if blocks is None or len(blocks) <= num_blocks:
             return ()
+        self._note_change(request_id)
         dropped = tuple(blocks[num_blocks:])
         del blocks[num_blocks:]
         if not blocks:
             del self._blocks[request_id]
         self._pool.free(dropped)
         return dropped
+
+    def _note_change(self, request_id: int) -> None:
+        self._tables.pop(request_id, None)
+        self._changes.append(request_id)
+        self.table_version += 1
 
     def check(self) -> None:
         """Recompute conservation: every block is free or owned by exactly one request."""

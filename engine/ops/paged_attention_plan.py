@@ -86,8 +86,9 @@ def plan_rows(positions: bytes, step_table: bytes, shape: tuple[int, int, int], 
     """
     S, W, size = shape
     place = np.frombuffer(positions, np.int32)
-    lens, starts, runs, table, _ = np.split(np.frombuffer(step_table, np.int32), np.cumsum((S, S + 1, S, S * W)))
-    table = table.reshape(S, W)
+    lens, starts, table, _ = np.split(np.frombuffer(step_table, np.int32), np.cumsum((S, S + 1, S * (W + 1))))
+    table = table.reshape(S, W + 1)  # the last column: leading blocks that follow one another
+    runs, table = table[:, W], table[:, :W]
     rows = min(len(place), int(starts[-1]))
     owner = np.repeat(np.arange(len(lens)), np.diff(starts))[:rows]
     is_live = place[:rows] < lens[owner]

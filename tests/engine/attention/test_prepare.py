@@ -4,8 +4,10 @@ import dataclasses
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from engine.attention.interface import KVCacheParams
+from engine.attention.interface import KVCacheParams, SteadyStep
 from engine.attention.paged import leading_run
 from engine.device import ImmediateStream
 from engine.errors import CapacityError
@@ -72,7 +74,10 @@ def test_steady_decode_copies_kv_lens_alone(world):
     assert copies == [metadata.kv_lens.data_ptr()] * 3
     tables = (step.block_tables[0][:5], *step.block_tables[1:])
     metadata.prepare(dataclasses.replace(step, block_tables=tables))
-    assert copies[3:] == [t.data_ptr() for t in (metadata.block_table, metadata.run_blocks, metadata.kv_lens)]
+    assert copies[-1] == metadata.kv_lens.data_ptr()
+    assert len(copies) == 6, "the changed row, its number, and the lengths"
+    assert [(w.name, w.start, w.end) for w in metadata.written] == [("block_table", 0, 1), ("kv_lens", 0, 3)]
+    metadata.check()
 
 
 def test_addresses_never_change(world):
@@ -131,3 +136,53 @@ def test_a_graphs_metadata_refuses_other_row_counts(world):
 @pytest.mark.parametrize(("table", "run"), [((), 0), ((7,), 1), ((3, 4, 5), 3), ((3, 4, 9, 10), 2), ((5, 4), 1)])
 def test_a_leading_run_ends_at_the_first_jump(table, run):
     assert leading_run(table) == run
+
+
+def steady(step, changed=()):
+    return SteadyStep(len(step.seq_lens), tuple(changed), tuple(step.block_tables[row] for row in changed))
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_advancing_leaves_what_preparing_would_have_written(world, data):
+    count = data.draw(st.integers(1, 4))
+    advanced, prepared = (world.metadata(sequences=6, rows=6) for _ in range(2))
+    step = world.step([1] * count, tables=[world.sequences[0].blocks[:1]] * count)
+    for metadata in (advanced, prepared):
+        metadata.prepare(step)
+    for _ in range(data.draw(st.integers(1, 30))):
+        step, tables, changed = grown(step), list(step.block_tables), []
+        for row in range(count):
+            if step.kv_lens[row] > len(tables[row]) * advanced.capacity.tokens_per_block:
+                tables[row] = world.sequences[0].blocks[: len(tables[row]) + 1]
+                changed.append(row)
+        step = dataclasses.replace(step, block_tables=tuple(tables))
+        advanced.advance(steady(step, changed))
+        prepared.prepare(step)
+        assert torch.equal(advanced.step_table, prepared.step_table)
+        assert {w.name for w in advanced.written} == ({"kv_lens", "block_table"} if changed else {"kv_lens"})
+        advanced.check()
+    assert advanced.step == step
+
+
+def test_advancing_past_the_blocks_is_refused_and_changes_nothing(world):
+    metadata = world.metadata(sequences=2, rows=2)
+    size = metadata.capacity.tokens_per_block
+    world.rows([size - 1, 0])
+    tables = [world.sequences[row].blocks[:1] for row in range(2)]
+    metadata.prepare(world.step([1, 1], tables=tables))
+    before = metadata.step_table.clone()
+    with pytest.raises(CapacityError, match=f"sequence 0 would have {size + 1} KV tokens in blocks that hold {size}"):
+        metadata.advance(SteadyStep(2))
+    assert torch.equal(metadata.step_table, before)
+    metadata.check()
+
+
+def test_advancing_copies_nothing_while_no_table_grows(world):
+    metadata = world.metadata(sequences=3, rows=3, is_cuda_graph=True)
+    metadata.prepare(world.step([1, 1, 1]))
+    metadata._stream.copies.clear()
+    for _ in range(3):
+        metadata.advance(SteadyStep(3))
+    assert metadata._stream.copies == []
+    assert metadata.kv_lens.tolist() == [4, 4, 4]

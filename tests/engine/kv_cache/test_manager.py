@@ -222,3 +222,29 @@ class ManagerMachine(RuleBasedStateMachine):
 
 TestManagerMachine = ManagerMachine.TestCase
 TestManagerMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+def test_the_changes_since_a_version_are_the_requests_whose_table_changed():
+    manager = KVCacheManager(num_blocks=8, tokens_per_block=4, max_seq_len=32)
+    version = manager.table_version
+    assert manager.changed_since(version) == frozenset()
+    manager.reserve(1, 4)
+    manager.reserve(2, 4)
+    assert manager.changed_since(version) == {1, 2}
+    version = manager.table_version
+    manager.reserve(1, 4)
+    assert manager.changed_since(version) == frozenset(), "nothing was added"
+    added = manager.reserve(1, 5)
+    manager.unreserve(1, added)
+    manager.free(2)
+    manager.free(3)
+    assert manager.changed_since(version) == {1, 2}
+
+
+def test_changes_too_long_ago_are_not_known():
+    manager = KVCacheManager(num_blocks=8, tokens_per_block=4, max_seq_len=32)
+    for _ in range(3000):
+        manager.reserve(1, 4)
+        manager.free(1)
+    assert manager.changed_since(0) is None
+    assert manager.changed_since(manager.table_version - 4096) == {1}
