@@ -25,6 +25,7 @@ from engine.decisions import Decisions
 from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
 from engine.errors import ConfigError, DispatchError
 from engine.inputs.input_buffers import DecoderInputBuffers
+from engine.footprint import footprint, require_memory
 from engine.inputs.prepare import DecoderInputPreparer
 from engine.inputs.records import PackedInputs, SampleStateTensors, ScheduledInputs
 from engine.kv_cache.manager import KVCacheManager
@@ -268,6 +269,7 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
         tokens_per_block=tokens_per_block,
         num_kv_heads=model.num_kv_heads,
         head_size=model.head_size,
+    require_memory(footprint(config, model, spec, num_blocks=num_blocks), spec)
         spec=spec,
     )
     return resources, storage

@@ -1,0 +1,91 @@
+"""Footprint: the bytes that an engine is about to take, in parts, so that what does not fit is refused beforehand.
+
+A pool that does not fit would otherwise end in the allocator's own words or, on a CPU that promises more memory than
+it has, in the death of the process minutes later. The parts are estimates from above of what ``model_engine.py``
+allocates once, and of the largest step's activations. Does not: allocate, or count weights (they are there already)
+and graph pools (they reuse what a step's activations took).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from engine.config import EngineConfig
+from engine.cuda_graphs.buckets import resolve_batch_sizes
+from engine.device import DeviceSpec, free_memory
+from engine.errors import ConfigError
+from engine.kv_cache.storage import KVStorage
+from engine.models.config import ModelConfig
+
+_TABLE_COPIES_ON_CPU = 4  # the device's, two staging mirrors, and the list that prepare compares with
+_INT32, _INT64, _FLOAT32 = 4, 8, 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """One group of tensors. field: what makes it smaller, with its present value."""
+
+    name: str
+    num_bytes: int
+    field: str
+
+
+def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num_blocks: int) -> tuple[Part, ...]:
+    """List the parts. num_blocks: of the pool, those of the dummies included."""
+    cache, limits = config.kv_cache, config.scheduler
+    buckets = resolve_batch_sizes(
+        config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
+    )
+    rows, slots = limits.max_num_tokens, limits.max_batch_size + 1
+    block = KVStorage.bytes_per_block(
+        num_layers=model.num_layers,
+        tokens_per_block=cache.tokens_per_block,
+        num_kv_heads=model.num_kv_heads,
+        head_size=model.head_size,
+        dtype=spec.dtype,
+    )
+    blocks = -(-config.max_seq_len // cache.tokens_per_block)  # of the longest sequence
+    table_rows = limits.max_batch_size + sum(buckets)  # one metadata object eagerly, one for each bucket
+    copies = 1 if spec.is_cuda else _TABLE_COPIES_ON_CPU
+    width = 4 * model.hidden_size + 2 * model.query_size + 2 * model.kv_size + 3 * model.intermediate_size
+    pool_field = f"KVCacheConfig.num_blocks={cache.num_blocks}"
+    if cache.num_blocks is None:
+        pool_field = f"EngineConfig.max_seq_len={config.max_seq_len}"
+        if spec.is_cuda:
+            pool_field = f"KVCacheConfig.memory_fraction={cache.memory_fraction}"
+    gathered = limits.max_batch_size * blocks * cache.tokens_per_block * 2 * model.kv_size * spec.dtype.itemsize
+    batch_field = f"SchedulerConfig.max_batch_size={limits.max_batch_size}"
+    return (
+        Part("the KV pool", (num_blocks + 1) * (block + 1), pool_field),  # a sink block, and a byte of ledger a block
+        Part("block tables", table_rows * (blocks + 5) * _INT32 * copies, batch_field),  # five lengths a row
+        Part("gathered keys and values", 0 if spec.is_cuda else gathered, batch_field),  # of one layer
+        Part(
+            "sampling",
+            slots * (model.vocab_size * (2 * _FLOAT32 + 1) + 8 * _INT64) + model.vocab_size * _INT64,
+            batch_field,
+        ),
+        Part(
+            "the rows of a step",
+            rows * (width * spec.dtype.itemsize + 4 * _INT32 * copies),
+            f"SchedulerConfig.max_num_tokens={rows}",
+        ),
+    )
+
+
+def require_memory(parts: Sequence[Part], spec: DeviceSpec) -> None:
+    """Refuse what does not fit into the memory that is free now. Raises: ConfigError, which names the largest part."""
+    needed, free = sum(part.num_bytes for part in parts), free_memory(spec)
+    if needed > free:
+        largest = max(parts, key=lambda part: part.num_bytes)
+        message = (
+            f"the engine needs {in_words(needed)} on {spec.torch_device} ({in_words(largest.num_bytes)} of it for "
+            f"{largest.name}), and {in_words(free)} are free; lower {largest.field}"
+        )
+        raise ConfigError(message)
+
+
+def in_words(num_bytes: int) -> str:
+    """Give a size as a reader compares it. Units: bytes."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.1f} {unit}"
+    return f"{num_bytes} bytes"
