@@ -11,10 +11,18 @@ Source: TensorRT-LLM pads decode batches by bisecting upwards over the captured 
 import bisect
 
 
-def round_up_to_bucket(num_requests: int, buckets: tuple[int, ...]) -> int | None:
-    """Return the smallest bucket that holds the batch, or None above the largest. buckets ascend."""
-    at = bisect.bisect_left(buckets, num_requests)
+def round_up_to_bucket(size: int, buckets: tuple[int, ...]) -> int | None:
+    """Return the smallest bucket that holds so many requests or rows, or None above the largest. buckets ascend."""
+    at = bisect.bisect_left(buckets, size)
     return buckets[at] if at < len(buckets) else None
+
+
+def prefill_bucket(*, num_tokens: int, num_contexts: int, buckets: tuple[int, ...]) -> int | None:
+    """Return the rows to which a step with contexts is padded; None without contexts, or above the largest bucket.
+
+    Units: rows. buckets ascend.
+    """
+    return round_up_to_bucket(num_tokens, buckets) if num_contexts else None
 
 
 def num_padding_requests(
