@@ -1,55 +1,175 @@
-"""CUDA decode speed, replayed graphs beside eager launches: what graph capture buys on this device.
+"""CUDA decode speed of a shape with random weights: replays alone, ``LLM.generate``, a peer, and the memory's limit.
 
-Does not: compare with other engines, or run without CUDA.
+For each shape and batch, in one run: back-to-back replays of the decode graph with sampling in it; the decode part
+of ``LLM.generate``; transformers over the same weights, prompts and dtype; and the time in which the bytes that a
+step must read can be read. The tokens that were generated are held against the peer's logits before a row counts.
+
+Does not: run without CUDA unless asked to rehearse on the CPU's tape, where the numbers say nothing of speed.
 """
 
 import dataclasses
+import gc
+from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from engine.config import CudaGraphConfig, EngineConfig, SchedulerConfig
+from engine.device import DeviceSpec, resolve_device
+from engine.errors import ConfigError, ModelError
 from engine.llm import LLM
-from lab.bench.decode import decode_rate, prompt_ids, require_positive
+from lab.bench.clock import read_bandwidth
+from lab.bench.decode import prompt_ids, require_positive
+from lab.bench.peer import StaticCachePeer
+from lab.bench.reference import require_transformers
+from lab.bench.replay import generate_rate, replay_seconds
+from lab.bench.shapes import random_model, random_weights, shape_config, step_bytes
+
+MAX_SHORTFALL: float = 1.0  # standard deviations of the logits; see ``StaticCachePeer.shortfall``
+READ_BYTES: int = 8 << 30  # of one bandwidth pass, far more than any cache holds; a rehearsal reads less
+
+Note = Callable[[str], object]
+Weights = dict[str, torch.Tensor]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GpuBench:
-    """What to measure. Units: prompt_len and new_tokens in tokens of each request."""
+    """What to measure. Units: prompt_len and new_tokens in tokens of each request.
 
-    model: str = "tiny"
-    batches: tuple[int, ...] = (1, 4, 8)
-    prompt_len: int = 16
-    new_tokens: int = 64
-    rounds: int = 3
-
-
-def measure(bench: GpuBench, *, device: str = "cuda") -> list[dict[str, Any]]:
-    """Return one row for each batch size: batch, eager_tok_s, graph_tok_s, ratio.
-
-    device: "cpu" times the tape, which proves the bench and says nothing of speed.
-    Raises: ConfigError for a count below 1, or without CUDA.
+    rounds: how many the medians are taken over. replays: of one round.
     """
-    require_positive(rounds=bench.rounds, prompt_len=bench.prompt_len, **{f"batch {b}": b for b in bench.batches})
-    require_positive(new_tokens_minus_one=bench.new_tokens - 1)
-    batches = tuple(sorted(set(bench.batches)))
-    best = {is_graph: dict.fromkeys(batches, 0.0) for is_graph in (False, True)}
-    for is_graph, rates in best.items():
-        config = EngineConfig(
-            device=device,
-            max_seq_len=bench.prompt_len + bench.new_tokens,
-            scheduler=SchedulerConfig(max_batch_size=batches[-1], max_num_tokens=batches[-1] * bench.prompt_len),
-            cuda_graph=CudaGraphConfig(enabled=is_graph, batch_sizes=batches),
+
+    shapes: tuple[str, ...] = ("smollm2-135m", "llama-3.1-8b")
+    batches: tuple[int, ...] = (1, 64)
+    prompt_len: int = 128
+    new_tokens: int = 128
+    rounds: int = 5
+    replays: int = 100
+
+    @property
+    def num_decodes(self) -> int:
+        """Decode steps before the timed one: half of the generation."""
+        return self.new_tokens // 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ours:
+    """The engine's side of a row. tokens: what generate returned. Units: seconds a replay; tokens a second."""
+
+    replay_seconds: float
+    e2e_tok_s: float
+    tokens: list[list[int]]
+
+
+def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> list[dict[str, Any]]:
+    """Return one row for each shape and batch.
+
+    Keys: shape, batch, replay_tok_s, e2e_tok_s, peer, peer_tok_s, replay_ratio and e2e_ratio (to the peer), and
+    limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay).
+    device: "cpu" rehearses on the tape. note: receives a line of context now and then.
+    Raises: ConfigError for a count too small, an unknown shape, without CUDA, or without the peer; ModelError when
+    the two sides disagree on the tokens.
+    """
+    spec = resolve_device(device, "auto")
+    _check(bench)
+    require_transformers()
+    name = torch.cuda.get_device_name(spec.torch_device) if spec.is_cuda else "CPU, a rehearsal"
+    bandwidth = read_bandwidth(spec.torch_device, nbytes=READ_BYTES if spec.is_cuda else READ_BYTES >> 7)
+    note(f"{name}, torch {torch.__version__}, {spec.dtype}: reads {bandwidth / 1e12:.3f} TB/s")
+    rows: list[dict[str, Any]] = []
+    for shape in bench.shapes:
+        rows += _measure_shape(bench, shape, spec, bandwidth, note)
+        _free(spec)
+    return rows
+
+
+def _check(bench: GpuBench) -> None:
+    require_positive(rounds=bench.rounds, replays=bench.replays, prompt_len=bench.prompt_len)
+    require_positive(**{f"batch {batch}": batch for batch in bench.batches})
+    for shape in bench.shapes:
+        shape_config(shape)
+    if bench.new_tokens < 3:
+        message = f"new_tokens must be at least 3 (the middle one is timed), got {bench.new_tokens}"
+        raise ConfigError(message)
+
+
+def _measure_shape(bench: GpuBench, shape: str, spec: DeviceSpec, bandwidth: float, note: Note) -> list[dict[str, Any]]:
+    weights = random_weights(shape_config(shape), spec)
+    ours = _measure_engine(bench, shape, weights, spec)
+    _free(spec)
+    rows: list[dict[str, Any]] = []
+    for batch, side in ours.items():
+        peer_tok_s, shortfall = _measure_peer(bench, shape, weights, side.tokens)
+        row = _row(bench, shape, batch, side, peer_tok_s=peer_tok_s, spec=spec, bandwidth=bandwidth)
+        note(
+            f"{shape} batch {batch}: a replay {1e3 * side.replay_seconds:.3f} ms, a step of generate "
+            f"{1e3 * batch / side.e2e_tok_s:.3f} ms, the peer {1e3 * batch / peer_tok_s:.3f} ms; "
+            f"tokens at most {shortfall:.3f} below the peer's choice"
         )
-        with LLM(bench.model, config) as llm:
-            for _ in range(bench.rounds):
-                for batch in batches:
-                    prompts = prompt_ids(batch, bench.prompt_len, llm.loaded.config.vocab_size)
-                    rates[batch] = max(rates[batch], decode_rate(llm, prompts, bench.new_tokens)[0])
-    return [
-        {
-            "batch": batch,
-            "eager_tok_s": round(best[False][batch], 1),
-            "graph_tok_s": round(best[True][batch], 1),
-            "ratio": round(best[True][batch] / best[False][batch], 2),
-        }
-        for batch in batches
-    ]
+        rows.append(row)
+    return rows
+
+
+def _measure_engine(bench: GpuBench, shape: str, weights: Weights, spec: DeviceSpec) -> dict[int, _Ours]:
+    """Time every batch size on one engine, which is gone afterwards."""
+    batches = tuple(sorted(set(bench.batches)))
+    max_seq_len = bench.prompt_len + bench.new_tokens
+    config = EngineConfig(
+        device=str(spec.torch_device),
+        max_seq_len=max_seq_len,
+        scheduler=SchedulerConfig(max_batch_size=batches[-1], max_num_tokens=batches[-1] * bench.prompt_len),
+        cuda_graph=CudaGraphConfig(batch_sizes=batches),
+    )
+    ours: dict[int, _Ours] = {}
+    with LLM(random_model(shape, weights, spec, max_seq_len=max_seq_len), config) as llm:
+        for batch in batches:
+            prompts = _prompts(bench, shape, batch)
+            rate, tokens = generate_rate(llm, prompts, bench.new_tokens, rounds=bench.rounds)
+            seconds = replay_seconds(
+                llm, prompts, num_decodes=bench.num_decodes, rounds=bench.rounds, replays=bench.replays
+            )
+            ours[batch] = _Ours(seconds, rate, tokens)
+    return ours
+
+
+def _measure_peer(bench: GpuBench, shape: str, weights: Weights, tokens: list[list[int]]) -> tuple[float, float]:
+    """Return the peer's decode tokens a second, and the worst shortfall of the engine's tokens."""
+    prompts = _prompts(bench, shape, len(tokens))
+    with StaticCachePeer(shape_config(shape), weights) as peer:
+        worst = max(peer.shortfall(prompts[row], tokens[row]) for row in {0, len(tokens) - 1})
+        if worst > MAX_SHORTFALL:
+            message = (
+                f"the engine's tokens must be the peer's best up to rounding, got one {worst:.2f} standard deviations "
+                f"below at {shape}, batch {len(tokens)}; speeds of different computations say nothing"
+            )
+            raise ModelError(message)
+        return peer.decode_rate(prompts, bench.new_tokens, rounds=bench.rounds)[0], worst
+
+
+def _row(
+    bench: GpuBench, shape: str, batch: int, ours: _Ours, *, peer_tok_s: float, spec: DeviceSpec, bandwidth: float
+) -> dict[str, Any]:
+    replay_tok_s = batch / ours.replay_seconds
+    cached_tokens = bench.prompt_len + bench.num_decodes - 1
+    nbytes = step_bytes(shape_config(shape), spec.dtype, batch=batch, cached_tokens=cached_tokens)
+    return {
+        "shape": shape,
+        "batch": batch,
+        "replay_tok_s": round(replay_tok_s, 1),
+        "e2e_tok_s": round(ours.e2e_tok_s, 1),
+        "peer": StaticCachePeer.name,
+        "peer_tok_s": round(peer_tok_s, 1),
+        "replay_ratio": round(replay_tok_s / peer_tok_s, 3),
+        "e2e_ratio": round(ours.e2e_tok_s / peer_tok_s, 3),
+        "limit_fraction": round(nbytes / bandwidth / ours.replay_seconds, 4),
+    }
+
+
+def _prompts(bench: GpuBench, shape: str, batch: int) -> list[list[int]]:
+    return prompt_ids(batch, bench.prompt_len, shape_config(shape).vocab_size)
+
+
+def _free(spec: DeviceSpec) -> None:
+    gc.collect()
+    if spec.is_cuda:
+        torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""The same weights in transformers: the yardstick of ``cpu.py``.
+"""The same weights in transformers: the yardstick of ``cpu.py`` and ``gpu.py``.
 
 A GGUF file is read by the engine's own reader, so that both sides hold the same numbers; a Hugging Face folder is read
 by transformers itself.
@@ -14,7 +14,7 @@ import torch
 
 from engine.errors import ConfigError, ModelError
 from engine.models.catalog import PUBLISHED, TINY_NAME
-from engine.models.config import ModelConfig, RopeScalingKind
+from engine.models.config import ModelConfig, RopeConfig, RopeScalingKind
 from engine.models.loading.layout import weight_parts
 
 _WHOLE = {"embedding": "model.embed_tokens", "norm": "model.norm", "lm_head": "lm_head"}
@@ -55,19 +55,26 @@ def load_reference(name_or_path: str, seed: int = 0) -> Any:
     if config.features.qk_norm or config.features.qkv_bias or config.rope.kind is not RopeScalingKind.NONE:
         message = f"only plain Llama weights can be compared from a GGUF file, {name_or_path!r} has extras"
         raise ModelError(message)
+    return rebuild(config, {name: weight.float() for name, weight in weights.items()})
+
+
+def rebuild(config: ModelConfig, weights: Mapping[str, torch.Tensor]) -> Any:
+    """Return a transformers Llama over the engine's weights: views of them, where they lie and in their dtype."""
+    transformers = require_transformers()
+    first = next(iter(weights.values()))
     with torch.device("meta"):
-        model = transformers.LlamaForCausalLM(_llama_config(transformers, config))
+        model = transformers.LlamaForCausalLM(_llama_config(transformers, config, first.dtype))
     model.load_state_dict(dict(renamed(config, weights)), strict=False, assign=True)
     model.tie_weights()
     # The rotary table is a buffer that no file holds: it is computed again, now on a real device.
-    model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config)
-    return model.eval()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config).to(first.device)
+    return model.requires_grad_(requires_grad=False).eval()
 
 
 def renamed(config: ModelConfig, weights: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
     """Cut the engine's joined matrices into parts and give each its transformers name."""
     for name, parts in weight_parts(config).items():
-        pieces = weights[name].float().split([shape[0] for _, shape in parts])
+        pieces = weights[name].split([shape[0] for _, shape in parts])
         for (part, _), piece in zip(parts, pieces, strict=True):
             *prefix, stem, kind = part.split(".")
             if prefix:
@@ -87,7 +94,7 @@ def _engine_weights(name: str, path: Path, seed: int) -> tuple[ModelConfig, Mapp
     return file.config, dict(file.weights(torch.float32))
 
 
-def _llama_config(transformers: Any, config: ModelConfig) -> Any:
+def _llama_config(transformers: Any, config: ModelConfig, dtype: torch.dtype) -> Any:
     return transformers.LlamaConfig(
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
@@ -98,8 +105,23 @@ def _llama_config(transformers: Any, config: ModelConfig) -> Any:
         head_dim=config.head_size,
         rms_norm_eps=config.rms_norm_eps,
         max_position_embeddings=config.max_position,
-        rope_parameters={"rope_type": "default", "rope_theta": config.rope.theta},
+        rope_parameters=_rope_parameters(config.rope),
         tie_word_embeddings=config.tie_word_embeddings,
         bos_token_id=None,
         eos_token_id=None,
+        dtype=dtype,
     )
+
+
+def _rope_parameters(rope: RopeConfig) -> dict[str, Any]:
+    if rope.kind is RopeScalingKind.NONE:
+        return {"rope_type": "default", "rope_theta": rope.theta}
+    assert rope.kind is RopeScalingKind.LLAMA3
+    return {
+        "rope_type": "llama3",
+        "rope_theta": rope.theta,
+        "factor": rope.factor,
+        "low_freq_factor": rope.low_freq_factor,
+        "high_freq_factor": rope.high_freq_factor,
+        "original_max_position_embeddings": rope.original_max_position,
+    }

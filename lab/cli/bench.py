@@ -5,6 +5,7 @@ Does not: measure (``lab/bench`` does).
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from lab.cli.trace import table
@@ -24,13 +25,7 @@ def add_parser(commands: Any) -> None:
     cpu.add_argument("--rounds", type=int, default=3, help="the best round of each counts (%(default)s)")
     cpu.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     cpu.set_defaults(run=run_cpu)
-    gpu = targets.add_parser("gpu", help="replayed CUDA graphs beside eager launches")
-    gpu.add_argument("--model", default="tiny", help="a name, a .gguf file or a folder (%(default)s)")
-    gpu.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8], metavar="N", help="batch sizes (1 4 8)")
-    gpu.add_argument("--new-tokens", type=int, default=64, help="tokens of each request (%(default)s)")
-    gpu.add_argument("--rounds", type=int, default=3, help="the best round of each counts (%(default)s)")
-    gpu.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    gpu.set_defaults(run=run_gpu)
+    _add_gpu(targets)
     watch = targets.add_parser("watch", help="what watching costs: no probe, and a light recorder")
     watch.add_argument("--model", default="tiny", help="a name, a .gguf file or a folder (%(default)s)")
     watch.add_argument("--batch", type=int, default=8, metavar="N", help="batch size (%(default)s)")
@@ -38,6 +33,25 @@ def add_parser(commands: Any) -> None:
     watch.add_argument("--rounds", type=int, default=20, help="blocks of each engine, in turns (%(default)s)")
     watch.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     watch.set_defaults(run=run_watch)
+
+
+def _add_gpu(targets: Any) -> None:
+    gpu = targets.add_parser("gpu", help="beside transformers' static cache and the memory's limit, random weights")
+    gpu.add_argument(
+        "--shapes",
+        nargs="+",
+        default=["smollm2-135m", "llama-3.1-8b"],
+        metavar="NAME",
+        help="models of these shapes (smollm2-135m llama-3.1-8b; also tiny)",
+    )
+    gpu.add_argument("--batches", type=int, nargs="+", default=[1, 64], metavar="N", help="batch sizes (1 64)")
+    gpu.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
+    gpu.add_argument("--new-tokens", type=int, default=128, metavar="N", help="tokens of each request (%(default)s)")
+    gpu.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds behind each median (%(default)s)")
+    gpu.add_argument("--replays", type=int, default=100, metavar="N", help="replays of a round (%(default)s)")
+    gpu.add_argument("--device", default="cuda", help="where to measure; cpu is a rehearsal on the tape (%(default)s)")
+    gpu.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    gpu.set_defaults(run=run_gpu)
 
 
 def run_cpu(arguments: argparse.Namespace) -> int:
@@ -54,16 +68,18 @@ def run_cpu(arguments: argparse.Namespace) -> int:
 
 
 def run_gpu(arguments: argparse.Namespace) -> int:
-    """Print decode tokens a second, eager and replayed, for each batch size."""
+    """Print decode tokens a second of both and the share of the limit, for each shape and batch; context on stderr."""
     from lab.bench.gpu import GpuBench, measure
 
     settings = GpuBench(
-        model=arguments.model,
+        shapes=tuple(arguments.shapes),
         batches=tuple(arguments.batches),
+        prompt_len=arguments.prompt_len,
         new_tokens=arguments.new_tokens,
         rounds=arguments.rounds,
+        replays=arguments.replays,
     )
-    return _report(measure(settings), as_json=arguments.json)
+    return _report(measure(settings, device=arguments.device, note=_note), as_json=arguments.json)
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
@@ -72,6 +88,10 @@ def run_watch(arguments: argparse.Namespace) -> int:
 
     settings = WatchBench(model=arguments.model, batch=arguments.batch, steps=arguments.steps, rounds=arguments.rounds)
     return _report(measure(settings), as_json=arguments.json)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _report(rows: list[dict[str, Any]], *, as_json: bool) -> int:

@@ -1,10 +1,13 @@
 import json
 
+import pytest
+import torch
+
 from lab.bench import cpu, gpu
 from lab.cli.main import main
 
 CPU_ROWS = [{"batch": 1, "stepscope_tok_s": 20.5, "transformers_tok_s": 10.0, "ratio": 2.05}]
-GPU_ROWS = [{"batch": 4, "eager_tok_s": 100.0, "graph_tok_s": 300.0, "ratio": 3.0}]
+GPU_ROWS = [{"shape": "tiny", "batch": 4, "replay_tok_s": 300.5, "peer": "transformers static cache"}]
 
 
 def test_cpu_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
@@ -18,9 +21,30 @@ def test_cpu_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
     assert asked[1].batches == (1, 4, 8)
 
 
-def test_gpu_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
-    monkeypatch.setattr(gpu, "measure", lambda settings: GPU_ROWS)
+def test_gpu_rows_come_as_a_list_or_as_a_table_and_notes_on_stderr(monkeypatch, capsys):
+    asked = []
+
+    def measure(settings, *, device, note):
+        asked.append((settings, device))
+        note("reads 4 TB/s")
+        return GPU_ROWS
+
+    monkeypatch.setattr(gpu, "measure", measure)
     assert main(["bench", "gpu", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == GPU_ROWS
-    assert main(["bench", "gpu"]) == 0
-    assert "300.0" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == GPU_ROWS
+    assert printed.err == "reads 4 TB/s\n"
+    settings, device = asked[0]
+    assert (settings, device) == (gpu.GpuBench(), "cuda")
+    assert (settings.shapes, settings.batches) == (("smollm2-135m", "llama-3.1-8b"), (1, 64))
+    options = "--device cpu --shapes tiny --batches 4 --prompt-len 9 --new-tokens 5 --rounds 2"
+    assert main(["bench", "gpu", *options.split()]) == 0
+    assert "300.5" in capsys.readouterr().out
+    expected = gpu.GpuBench(shapes=("tiny",), batches=(4,), prompt_len=9, new_tokens=5, rounds=2)
+    assert asked[1] == (expected, "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_without_cuda_the_command_says_what_it_needs(capsys):
+    assert main(["bench", "gpu"]) == 2
+    assert "device 'cuda' needs a CUDA GPU" in capsys.readouterr().err

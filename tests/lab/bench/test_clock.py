@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+from lab.bench import clock
+from lab.bench.clock import elapsed, median_of, read_bandwidth
+
+CPU = torch.device("cpu")
+
+
+def test_the_first_burst_does_not_count(monkeypatch):
+    ran, times = [], iter([8.0, 2.0, 4.0])
+    monkeypatch.setattr(clock, "elapsed", lambda fn, device: (fn(), next(times))[1])
+    assert median_of(lambda: ran.append(1), CPU, rounds=3, calls=2) == 2.0
+    assert len(ran) == 2 * (1 + 3)
+
+
+def test_the_best_pass_gives_the_bandwidth(monkeypatch):
+    times = iter([9.0] * 5 + [0.5] + [9.0] * 20)
+    monkeypatch.setattr(clock, "elapsed", lambda fn, device: (fn(), next(times))[1])
+    assert read_bandwidth(CPU, nbytes=1 << 20, rounds=2) == (1 << 20) / 0.5
+
+
+def test_time_passes_and_every_pass_reads_real_numbers():
+    seen = []
+    assert elapsed(lambda: seen.append(torch.ones(8).sum()), CPU) > 0
+    assert seen
+    assert read_bandwidth(CPU, nbytes=1 << 20, rounds=1) > 0
+
+
+@pytest.mark.gpu
+def test_events_time_the_device_and_not_the_launch():
+    device = torch.device("cuda")
+    assert read_bandwidth(device, nbytes=1 << 30) < 20e12
