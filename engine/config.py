@@ -133,6 +133,7 @@ class CudaGraphConfig:
     batch_sizes: the buckets, ascending; None takes TensorRT-LLM's default list for the padding setting.
     enable_padding: fill a bucket with dummy requests (upstream's default is off, ours is on).
     strict_buffers: compare every address of metadata and statics before each replay.
+    sample_modes: the samplers that get graphs, of "greedy" and "full"; fewer make warm-up shorter and the pool smaller.
     """
 
     enabled: bool = True
@@ -140,12 +141,21 @@ class CudaGraphConfig:
     enable_padding: bool = True
     prefill_num_tokens: tuple[int, ...] = ()
     strict_buffers: bool = True
+    sample_modes: tuple[str, ...] = ("greedy", "full")
 
     def __post_init__(self) -> None:
         """Check the bucket list; its maximum is checked against the scheduler in EngineConfig."""
         _require_flags(self, "enabled", "enable_padding", "strict_buffers")
         if self.batch_sizes is not None:
             self._check_batch_sizes()
+        modes = _items("CudaGraphConfig.sample_modes", self.sample_modes, "sampler modes")
+        if not modes or not all(isinstance(mode, str) and mode in ("greedy", "full") for mode in modes):
+            message = (
+                f"CudaGraphConfig.sample_modes must hold 'greedy', 'full' or both, got {shown(self.sample_modes)}; "
+                "use enabled=False to run without graphs"
+            )
+            raise ConfigError(message)
+        _normalise(self, sample_modes=tuple(mode for mode in ("greedy", "full") if mode in modes))
         if _integers("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, at_most=_MAX_TOKENS):
             message = (
                 f"CudaGraphConfig.prefill_num_tokens must be empty (prefill graphs are not built yet), "

@@ -20,12 +20,13 @@ from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.cuda_graphs.device_graph import make_graph_backend
+from engine.cuda_graphs.key import SampleMode
 from engine.cuda_graphs.runner import CUDAGraphRunner
 from engine.decisions import Decisions
 from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
 from engine.errors import ConfigError, DispatchError
-from engine.inputs.input_buffers import DecoderInputBuffers
 from engine.footprint import footprint, require_memory
+from engine.inputs.input_buffers import DecoderInputBuffers
 from engine.inputs.prepare import DecoderInputPreparer
 from engine.inputs.records import PackedInputs, SampleStateTensors, ScheduledInputs
 from engine.kv_cache.manager import KVCacheManager
@@ -259,6 +260,7 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
     """Size the pool, then make its ledger and its tensors; the padding dummy gets a block and a slot of its own."""
     tokens_per_block = config.kv_cache.tokens_per_block
     num_blocks = size_kv_cache(config, model, spec) + 1
+    require_memory(footprint(config, model, spec, num_blocks=num_blocks), spec)
     resources = ResourceManager(
         KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=config.max_seq_len),
         SeqSlotManager(config.scheduler.max_batch_size + 1),
@@ -269,7 +271,6 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
         tokens_per_block=tokens_per_block,
         num_kv_heads=model.num_kv_heads,
         head_size=model.head_size,
-    require_memory(footprint(config, model, spec, num_blocks=num_blocks), spec)
         spec=spec,
     )
     return resources, storage
@@ -281,6 +282,7 @@ def _runner_config(config: EngineConfig, buckets: tuple[int, ...]) -> DecoderRun
         buckets=buckets,
         graphs_enabled=config.cuda_graph.enabled,
         padding_enabled=config.cuda_graph.enable_padding,
+        sample_modes=tuple(mode for mode in reversed(SampleMode) if mode.value in config.cuda_graph.sample_modes),
     )
 
 

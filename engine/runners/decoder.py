@@ -39,6 +39,7 @@ class DecoderRunnerConfig:
     buckets: tuple[int, ...]
     graphs_enabled: bool
     padding_enabled: bool
+    sample_modes: tuple[SampleMode, ...] = (SampleMode.FULL, SampleMode.GREEDY)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class DecoderRunner(ScheduledModelRunner):
                 keys = [
                     make_key(padded_batch_size=bucket, draft_len=0, sample_mode=mode)
                     for bucket in reversed(config.buckets)
-                    for mode in (SampleMode.FULL, SampleMode.GREEDY)
+                    for mode in config.sample_modes
                 ]
                 with graphs.allow_capture():
                     for is_warmup_only in (True, False):

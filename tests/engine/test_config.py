@@ -303,3 +303,16 @@ def test_configuring_and_scheduling_leave_torch_out():
         "; ".join(f"import engine.{part}" for part in parts.split(", ")) + "; import sys; print('torch' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_sampler_modes_come_in_one_order_and_once():
+    assert CudaGraphConfig().sample_modes == ("greedy", "full")
+    assert CudaGraphConfig(sample_modes=["full", "greedy", "full"]).sample_modes == ("greedy", "full")
+
+
+@pytest.mark.parametrize("modes", [(), ("fast",), ("greedy", 1), ([],)])
+def test_sampler_modes_that_do_not_exist_are_named(modes):
+    assert refusal(lambda: CudaGraphConfig(sample_modes=modes)) == (
+        f"CudaGraphConfig.sample_modes must hold 'greedy', 'full' or both, got {modes!r}; "
+        "use enabled=False to run without graphs"
+    )

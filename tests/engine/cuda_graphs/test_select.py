@@ -126,14 +126,6 @@ def _release_graphs(llm):
     llm._model_engine._runner._parts.graphs.release_graphs()
 
 
-def _keep_greedy_graphs(llm):
-    runner = llm._model_engine._runner
-    _release_graphs(llm)
-    key = KeyType(1, 0, SampleMode.GREEDY)
-    with runner._parts.graphs.allow_capture():
-        runner._capture(key, runner._dummies, llm._resources, is_warmup_only=False)
-
-
 def _warm_up_again(llm):
     """Run a warm-up forward through the runner's own door, as a lesson on warm-up does."""
     runner, resources = llm._model_engine._runner, llm._resources
@@ -156,7 +148,7 @@ REACHED_BY = {
     FallOff.ABOVE_LARGEST_BUCKET: ({"batch_sizes": (1, 2)}, 3, {}, _nothing),
     FallOff.NO_EXACT_BUCKET_PADDING_OFF: ({"batch_sizes": (2,), "enable_padding": False}, 1, {}, _nothing),
     FallOff.NO_DUMMY_SLOT: ({"batch_sizes": (2,)}, 1, {}, _drop_dummy),
-    FallOff.SAMPLER_MODE_NOT_CAPTURED: ({"batch_sizes": (1,)}, 1, {"temperature": 1.0}, _keep_greedy_graphs),
+    FallOff.SAMPLER_MODE_NOT_CAPTURED: ({"sample_modes": ("greedy",)}, 1, {"temperature": 1.0}, _nothing),
     FallOff.CAPTURE_NOT_ALLOWED_NOW: ({"batch_sizes": (1,)}, 1, {}, _release_graphs),
 }
 
