@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lab.counterfactuals.search import counterfactual
     from lab.recorder import Recorder
     from lab.session import Session, attach
     from lab.snapshot import StepSnapshot
@@ -21,10 +22,11 @@ _HOMES = {
     "StepSnapshot": "lab.snapshot",
     "Trace": "lab.trace",
     "attach": "lab.session",
+    "counterfactual": "lab.counterfactuals.search",
     "show": "lab.widgets.show",
 }
 
-__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "show"]
+__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "counterfactual", "show"]
 
 
 def __getattr__(name: str) -> object:

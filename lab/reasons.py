@@ -117,8 +117,8 @@ _FALL_OFFS: Final = (
             "这一步以 {mode} 方式采样；大小为 {bucket} 的桶是以 {captured} 方式捕获的。",
         ),
         fix=Words(
-            "Let warm-up capture this mode too; until then SamplingParams(temperature=0.0) stays on the graph path.",
-            "让预热也捕获这种方式；在此之前，SamplingParams(temperature=0.0) 可以留在图路径上。",
+            "Add {mode} to CudaGraphConfig.sample_modes, which says the samplers that warm-up captures.",
+            "在 CudaGraphConfig.sample_modes（预热要捕获的采样方式）中加入 {mode}。",
         ),
         section=Section.CHOOSING_THE_GRAPH,
     ),
@@ -249,6 +249,8 @@ _PATHS: Final = (
         section=Section.CAPTURE_AND_REPLAY,
     ),
 )
+
+GRAPH_PATHS: Final = frozenset({PathKind.REPLAY.value, PathKind.PREFILL_REPLAY.value})  # a graph's share counts these
 
 REASONS: Final[Mapping[str, ReasonRow]] = MappingProxyType(
     {row.reason.value: row for row in (*_FALL_OFFS, *_DEFERRALS, *_PATHS)}

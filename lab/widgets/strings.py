@@ -15,6 +15,7 @@ from typing import Any, Final
 from lab.widgets.hints import HINTS
 from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.sentences import SENTENCES
+from lab.widgets.whatif import WHAT_IF_WORDS
 
 LANGUAGES: Final = ("en", "zh")
 
@@ -218,7 +219,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "key.escape": ("close, stop following, leave the viewer", "关闭、停止跟踪、离开查看器"),
 }
 
-STRINGS: Final[Mapping[str, tuple[str, str]]] = {**_LABELS, **SENTENCES, **HINTS, **REASON_WORDS}
+STRINGS: Final[Mapping[str, tuple[str, str]]] = {**_LABELS, **SENTENCES, **HINTS, **REASON_WORDS, **WHAT_IF_WORDS}
 _SLOT: Final = re.compile(r"\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}")
 
 

@@ -11,7 +11,8 @@ from lab.widgets.strings import STRINGS, table, translate
 
 ESM = Path(narration.__file__).parent / "esm"
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(ESM.glob("*.js")))
-PYTHON = "\n".join(path.read_text(encoding="utf-8") for path in sorted(ESM.parent.glob("*.py")))
+WRITERS = (*sorted(ESM.parent.glob("*.py")), ESM.parents[1] / "counterfactuals" / "search.py")
+PYTHON = "\n".join(path.read_text(encoding="utf-8") for path in WRITERS)
 PYTHON = re.sub(r'"[\w.]+": ', "", PYTHON)  # the table's own keys are no use of them
 SLOT = re.compile(r"\{(\w+)")
 # An id in the source: a quoted dotted word, whole ("a.b") or the beginning of one ("a." + ..., `a.${...}`).

@@ -1,0 +1,147 @@
+"""Workload: all that a recorded run was made of, read back from its trace, and run again under another configuration.
+
+The header of a trace has the model and the hash of its weights, the configuration, and every request with its prompt
+and parameters. When a request was submitted is read from the steps: the first that ran it or deferred it.
+
+A request that samples without a seed draws the recorded noise only if its id is the recorded one, that is, if the
+trace begins with the engine's first request; what is drawn changes the work only through stop tokens.
+
+Does not: change a configuration (``changes.py``) or judge a re-run (``search.py``).
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
+from engine.device import resolve_device
+from engine.errors import ConfigError, TraceError
+from engine.llm import LLM
+from engine.models.registry import LoadedModel, load_model
+from lab.session import Arrival, Session
+from lab.snapshot import StepSnapshot
+from lab.trace import RequestRecord, Trace
+
+Work = frozenset[tuple[int, int, int]]  # (place in the order of submission, first position, rows)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Proof:
+    """The re-run's step that does the same work on a graph. step: index into ``trace``, which ends with it."""
+
+    path: str
+    key: str | None
+    step: int
+    trace: Trace
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """All that a trace's run was made of, and the work of the step in question."""
+
+    config: EngineConfig
+    model: LoadedModel
+    arrivals: tuple[Arrival, ...]
+    work: Work
+    max_steps: int
+
+    @classmethod
+    def of(cls, trace: Trace, i: int, model: str | LoadedModel | None = None) -> "Workload":
+        """Read it from the header and load the model. Raises: TraceError, as ``counterfactual``; ModelError."""
+        header = trace.header
+        _require_prompts(trace)
+        config = _config(header.config)
+        requests = sorted(header.requests, key=lambda request: request.request_id)
+        first, asked = trace.steps[0].step, _asked_at(trace, requests)
+        arrivals = tuple(
+            (asked[r.request_id] - first, list(r.prompt_token_ids or ()), SamplingParams(**r.params)) for r in requests
+        )
+        places = {request.request_id: place for place, request in enumerate(requests)}
+        unknown = [span.request_id for span in trace.steps[i].schedule.spans if span.request_id not in places]
+        if unknown:
+            message = f"this trace cannot be run again: it has no prompt for request {unknown[0]}"
+            raise TraceError(message)
+        loaded = _load(trace, config, model)
+        return cls(config, loaded, arrivals, _work(trace.steps[i], places), 2 * len(trace) + 100)
+
+    def run(self, config: EngineConfig) -> Proof | None:
+        """Run the requests under ``config`` until a step does the work; None when none does.
+
+        A fresh engine counts its request ids up from 0, in the order of submission: they are the places.
+        """
+        places = {place: place for place in range(len(self.arrivals))}
+        with LLM(self.model, config) as llm, Session(llm, prompts=self.arrivals, mode="light") as session:
+            for at in range(self.max_steps):
+                step = session.step()
+                if step is None:
+                    return None
+                if _work(step, places) == self.work:
+                    return Proof(step.graph.path, step.graph.key, at, session.trace)
+        return None
+
+
+def _work(step: StepSnapshot, places: Mapping[int, int]) -> Work:
+    return frozenset((places[span.request_id], span.start, span.num_rows) for span in step.schedule.spans)
+
+
+def _load(trace: Trace, config: EngineConfig, model: str | LoadedModel | None) -> LoadedModel:
+    """Load the trace's model. Raises: TraceError for other weights."""
+    header = trace.header
+    if isinstance(model, LoadedModel):
+        loaded = model
+    else:
+        spec = resolve_device(config.device, config.dtype)
+        loaded = load_model(model or header.model.name, spec, seed=config.seed, max_seq_len=config.max_seq_len)
+    if loaded.weight_hash != header.model.weight_hash:
+        message = (
+            f"this trace cannot be run again: it was recorded with weights {header.model.weight_hash}, and "
+            f"{loaded.name} has {loaded.weight_hash}; name the recorded model with counterfactual(trace, i, model=...)"
+        )
+        raise TraceError(message)
+    return loaded
+
+
+def _require_prompts(trace: Trace) -> None:
+    header = trace.header
+    if header.redacted:
+        problem = "it is redacted: its prompts are gone; record it without redact"
+    elif not header.requests or any(request.prompt_token_ids is None for request in header.requests):
+        problem = "it holds no prompts; record it with attach(llm) or Session"
+    elif not header.config:
+        problem = "it holds no engine configuration (it was imported); record it with attach(llm) or Session"
+    elif header.num_dropped:
+        problem = f"its first {header.num_dropped} steps were dropped; record with a larger limit"
+    else:
+        return
+    message = f"this trace cannot be run again: {problem}"
+    raise TraceError(message)
+
+
+def _config(stored: Mapping[str, Any]) -> EngineConfig:
+    """Build the configuration anew from plain values. Raises: TraceError."""
+    groups = {"scheduler": SchedulerConfig, "kv_cache": KVCacheConfig, "cuda_graph": CudaGraphConfig}
+    try:
+        made: dict[str, Any] = {name: group(**stored[name]) for name, group in groups.items()}
+        return EngineConfig(**{**stored, **made})
+    except (ConfigError, KeyError, TypeError) as error:
+        message = f"this trace cannot be run again: its configuration is not one of this Stepscope ({error})"
+        raise TraceError(message) from error
+
+
+def _asked_at(trace: Trace, requests: Sequence[RequestRecord]) -> dict[int, int]:
+    """Return the step before which each request was submitted, as far as the trace shows it.
+
+    The header has the step that first ran a request; it may have waited before that, which its deferrals show. A later
+    request was never submitted before an earlier one.
+    """
+    asked = {request.request_id: request.arrival_step for request in requests}
+    for step in trace.steps:
+        for deferral in step.schedule.deferrals:
+            if deferral.request_id in asked:
+                asked[deferral.request_id] = min(asked[deferral.request_id], step.step)
+    latest: int | None = None
+    for request in reversed(requests):
+        here = asked[request.request_id]
+        latest = here if latest is None else min(latest, here)
+        asked[request.request_id] = latest
+    return asked

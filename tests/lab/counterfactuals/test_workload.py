@@ -1,0 +1,99 @@
+"""A recorded run is run again: the same requests at the same steps, or one clear error."""
+
+import dataclasses
+
+import pytest
+
+from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
+from engine.errors import TraceError
+from engine.llm import LLM
+from lab.counterfactuals.workload import Workload
+from lab.session import Session, attach
+from lab.snapshot import equal
+from lab.trace import Trace
+from tests.lab.tiny_runs import TINY_CONFIG
+
+
+def rerun(trace, i=-1):
+    workload = Workload.of(trace, i)
+    return workload, workload.run(workload.config)
+
+
+def same_steps(left, right):
+    return all(equal(a.schedule, b.schedule) and equal(a.path, b.path) for a, b in zip(left, right, strict=True))
+
+
+def test_a_saved_trace_is_run_again_step_by_step(full_trace, tmp_path):
+    loaded = Trace.load(full_trace.save(tmp_path / "x.gz"))
+    workload, proof = rerun(loaded)
+    assert proof is not None
+    assert proof.step == len(full_trace) - 1
+    assert same_steps(proof.trace.steps, full_trace.steps)
+    assert [step.outcome.tokens for step in proof.trace.steps] == [s.outcome.tokens for s in full_trace.steps]
+    assert workload.config == TINY_CONFIG
+
+
+def test_a_request_that_had_to_wait_is_submitted_when_it_was():
+    config = EngineConfig(
+        device="cpu",
+        max_seq_len=64,
+        scheduler=SchedulerConfig(max_batch_size=2, max_num_tokens=32),
+        kv_cache=KVCacheConfig(num_blocks=8),
+        cuda_graph=CudaGraphConfig(batch_sizes=(1, 2)),
+    )
+    params = SamplingParams(max_tokens=5, ignore_eos=True)
+    with Session("tiny", prompts=["one", "two", "three", (3, "four")], config=config, params=params) as session:
+        trace = session.run()
+    assert [request.arrival_step for request in trace.header.requests][2] > 0
+    workload, proof = rerun(trace)
+    assert [arrival[0] for arrival in workload.arrivals] == [0, 0, 0, 3]
+    assert proof is not None
+    assert same_steps(proof.trace.steps, trace.steps)
+
+
+def test_a_trace_of_an_engine_that_ran_before_starts_at_its_own_first_step():
+    with LLM("tiny", TINY_CONFIG) as llm:
+        llm.generate(["before"], SamplingParams(max_tokens=4))
+        with attach(llm) as recorder:
+            llm.generate(["abc", "de"], SamplingParams(max_tokens=4, ignore_eos=True))
+        trace = recorder.trace
+    assert trace.steps[0].step > 0
+    _workload, proof = rerun(trace)
+    assert proof is not None
+    assert proof.step == len(trace) - 1
+
+
+def test_a_step_whose_work_depends_on_what_came_before_is_not_run_again():
+    with LLM("tiny", TINY_CONFIG) as llm:
+        llm.submit("a prompt from before the recording", SamplingParams(max_tokens=6, ignore_eos=True))
+        llm.step()
+        with attach(llm) as recorder:
+            llm.step()
+        trace = recorder.trace
+    _workload, proof = rerun(trace, 0)
+    assert proof is not None, "the request is known, so its second step can be run"
+    cut = dataclasses.replace(trace.header, requests=())
+    with pytest.raises(TraceError, match="it holds no prompts; record it with attach"):
+        Workload.of(Trace(cut, trace.steps), 0)
+
+
+def test_what_cannot_be_run_again_says_so_in_one_line(full_trace):
+    header = full_trace.header
+    others = dataclasses.replace(header.requests[0], request_id=99)
+    cases = {
+        "it is redacted: its prompts are gone; record it without redact": full_trace.redact(),
+        "it holds no engine configuration": Trace(dataclasses.replace(header, config={}), full_trace.steps),
+        "its first 7 steps were dropped": Trace(dataclasses.replace(header, num_dropped=7), full_trace.steps),
+        "its configuration is not one of this Stepscope": Trace(
+            dataclasses.replace(header, config={**header.config, "later": 1}), full_trace.steps
+        ),
+        "it has no prompt for request 0": Trace(dataclasses.replace(header, requests=(others,)), full_trace.steps),
+        "it was recorded with weights abc, and tiny has": Trace(
+            dataclasses.replace(header, model=dataclasses.replace(header.model, weight_hash="abc")), full_trace.steps
+        ),
+    }
+    for words, trace in cases.items():
+        with pytest.raises(TraceError, match="this trace cannot be run again") as caught:
+            Workload.of(trace, 0)
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
