@@ -78,6 +78,10 @@ class ModelEngine(abc.ABC):
         """Capture every graph that serving may replay."""
 
     @abc.abstractmethod
+    def roll_back(self) -> None:
+        """Forget the last step, which was undone."""
+
+    @abc.abstractmethod
     def set_probe(self, probe: Probe | None) -> None:
         """Hand the observer to the runner."""
 
@@ -140,6 +144,11 @@ class PyTorchModelEngine(ModelEngine):
         if isinstance(self._runner, ScheduledModelRunner):
             return self._runner.warmup(resource_manager)
         return WarmupReport(captures=(), pool_bytes=0, seconds=0.0, simulated=False)
+
+    def roll_back(self) -> None:
+        """Let a runner with steps forget the last one."""
+        if isinstance(self._runner, ScheduledModelRunner):
+            self._runner.roll_back()
 
     def set_probe(self, probe: Probe | None) -> None:
         """Hand the observer to a runner that has stages."""

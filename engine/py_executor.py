@@ -308,6 +308,7 @@ class PyExecutor:
             scheduled, reservation = self._open
             self._open = None
             self._stream.synchronize()
+            self._engine.roll_back()
             self._resources.rollback(reservation)
             for span in scheduled.spans:
                 span.request.py_batch_idx = None

@@ -22,6 +22,7 @@ from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.select import Condition, Selection
 from engine.inputs.host_inputs import HostInputs, TokenSource
 from engine.inputs.records import CheckedItem, RunEvent
+from engine.inputs.steady import SteadyRows
 from engine.py_executor import SampledTokens, StepCommit
 from engine.resources import Reservation
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
@@ -99,6 +100,27 @@ def spans_by_request(batch: PaddedBatch) -> dict[int, Span]:
     return {span.request_id: span for span in batch.spans}
 
 
+def freeze_packed(packed: HostInputs | SteadyRows, spans: Mapping[int, Span]) -> RowsView:
+    """Copy the flat layout, of a full step or of one that was derived."""
+    return _freeze_steady(packed, spans) if isinstance(packed, SteadyRows) else freeze_rows(packed, spans)
+
+
+def _freeze_steady(steady: SteadyRows, spans: Mapping[int, Span]) -> RowsView:
+    """Lay out a derived step: nothing was packed, so the rows are told from the spans."""
+    rows = [spans[request_id] for request_id in steady.request_ids]
+    tokens = [s.request.tokens[s.start] if s.start < len(s.request.tokens) else UNKNOWN for s in rows]
+    slots = [UNKNOWN if s.request.py_batch_idx is None else s.request.py_batch_idx for s in rows]
+    return RowsView(
+        request_ids=_ints([short_id(i) for i in steady.request_ids]),
+        kinds=np.array([_KIND_CODES[s.kind.value] for s in rows], np.uint8),
+        token_ids=_ints(tokens),
+        positions=_ints([s.start for s in rows]),
+        sources=np.full(len(rows), _PREVIOUS, np.uint8),
+        source_slots=_ints(slots),
+        gather_ids=_ints(range(len(rows))),
+    )
+
+
 def freeze_rows(host: HostInputs, spans: Mapping[int, Span]) -> RowsView:
     """Copy the flat layout.
 
@@ -173,6 +195,7 @@ def freeze_event(event: RunEvent) -> GraphView:
         simulated=event.simulated,
         key=event.key,
         pool_bytes=event.pool_bytes,
+        steady="" if event.steady_refusal is None else event.steady_refusal.value,
         check=() if event.check is None else _freeze_check(event.check.items),
     )
 
@@ -245,5 +268,5 @@ def short_id(request_id: int) -> int:
     return request_id if request_id < _FIRST_DUMMY_ID else request_id - (1 << 64) - 1
 
 
-def _ints(values: Sequence[int] | IntArray) -> IntArray:
+def _ints(values: Sequence[int] | range | IntArray) -> IntArray:
     return np.array(values, np.int32)

@@ -17,11 +17,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from engine.attention.interface import AttentionMetadata
+from engine.attention.interface import AttentionMetadata, TensorWrite
 from engine.cuda_graphs.select import Selection
 from engine.errors import ConfigError
 from engine.inputs.host_inputs import HostInputs
 from engine.inputs.records import PreparedInputs, RunEvent
+from engine.inputs.steady import SteadyRows
 from engine.llm_request import LlmRequest
 from engine.probe import Stage
 from engine.py_executor import SampledTokens, StepCommit
@@ -30,10 +31,12 @@ from engine.resources import Reservation
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
 from lab import freeze
 from lab.snapshot import (
+    ROW_SOURCES,
     SNAPSHOT_VERSION,
     STAGES,
     BufferView,
     OriginView,
+    RowsView,
     StepSnapshot,
     WriteView,
 )
@@ -43,6 +46,7 @@ MAX_STEPS: Final = 10_000
 MODES: Final = ("light", "full")
 _PREPARED_BUFFERS: Final = ("input_ids", "position_ids", "gather_ids", "seq_slots")
 BEFORE: Final = -1  # a write from before the first recorded step
+_FROM_PREVIOUS_SAMPLE: Final = ROW_SOURCES.index("previous_sample")
 OPEN_STEPS: Final = 2  # the overlap loop starts a step before the one before it is committed
 
 Origins = tuple[OriginView, ...]
@@ -73,7 +77,7 @@ class _OpenStep:
     host_us: np.ndarray
     parts: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     spans: Mapping[int, Span] = dataclasses.field(default_factory=dict[int, Span])
-    host: HostInputs | None = None
+    num_rows: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,12 +99,12 @@ class _Ledger:
         self.origins: dict[tuple[int, str], Origins] = {}
         self._facts: dict[tuple[int, str], freeze.TensorFacts] = {}
 
-    def persistent_views(self, host: HostInputs, prepared: PreparedInputs, step: int) -> list[BufferView]:
+    def persistent_views(self, rows: RowsView, prepared: PreparedInputs, step: int) -> list[BufferView]:
         """Return the input buffers after the copies of a step."""
         tensors = self._fixed.persistent if self._fixed else {n: getattr(prepared, n) for n in _PREPARED_BUFFERS}
-        rows, logits = host.num_tokens, len(host.gather_ids)
-        live = {"input_ids": rows, "position_ids": rows, "gather_ids": logits, "seq_slots": logits}
-        live["previous_batch_indices"] = len(host.previous_batch_indices)
+        count, logits = prepared.num_tokens, len(rows.gather_ids)
+        live = {"input_ids": count, "position_ids": count, "gather_ids": logits, "seq_slots": logits}
+        live["previous_batch_indices"] = int((rows.sources == _FROM_PREVIOUS_SAMPLE).sum())
         writes: dict[str, list[WriteView]] = {}
         for write in prepared.writes:
             writes.setdefault(write.buffer, []).append(WriteView(write.start, write.end, write.writer.value))
@@ -123,13 +127,7 @@ class _Ledger:
             if (place.owner, name) not in self.origins:  # written at warm-up, or before the recorder came
                 whole = WriteView(0, len(tensor), "host_copy")
                 self.origins[place.owner, name] = overwrite((), whole, BEFORE)
-            writes = tuple(
-                [
-                    WriteView(w.start, w.end, "in_place_add" if w.in_place_add else "host_copy")
-                    for w in metadata.written
-                    if w.name == name
-                ]
-            )
+            writes = tuple([_write_view(write) for write in metadata.written if write.name == name])
             views.append(self._view(place, tensor, count, writes, step=step, num_columns=widest))
         return views
 
@@ -171,6 +169,10 @@ class _Ledger:
             origins=origins,
             values=freeze.tensor_values(tensor, live_rows, num_columns) if self._reads_values else None,
         )
+
+
+def _write_view(write: TensorWrite) -> WriteView:
+    return WriteView(write.start, write.end, "in_place_add" if write.in_place_add else "host_copy")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -293,22 +295,20 @@ class Recorder:
     def _on_chosen(self, current: _OpenStep, step: int, value: Selection) -> None:
         current.parts["path"] = freeze.freeze_path(value)
 
-    def _on_packed(self, current: _OpenStep, step: int, value: HostInputs) -> None:
-        current.host = value
-        current.parts["rows"] = freeze.freeze_rows(value, current.spans)
+    def _on_packed(self, current: _OpenStep, step: int, value: HostInputs | SteadyRows) -> None:
+        current.parts["rows"] = freeze.freeze_packed(value, current.spans)
 
     def _on_copied(self, current: _OpenStep, step: int, value: PreparedInputs) -> None:
-        assert current.host is not None, "COPIED came before PACKED"
-        current.parts["buffers"] = self._ledger.persistent_views(current.host, value, step)
+        current.num_rows = value.num_tokens
+        current.parts["buffers"] = self._ledger.persistent_views(current.parts["rows"], value, step)
 
     def _on_metadata(self, current: _OpenStep, step: int, value: AttentionMetadata) -> None:
         current.parts["metadata"] = freeze.freeze_metadata(value, current.spans)
         current.parts["buffers"] += self._ledger.metadata_views(value, step)
 
     def _on_ran(self, current: _OpenStep, step: int, value: RunEvent) -> None:
-        assert current.host is not None, "RAN came before PACKED"
         current.parts["graph"] = freeze.freeze_event(value)
-        current.parts["buffers"] += self._ledger.static_views(value, current.host.num_tokens, step)
+        current.parts["buffers"] += self._ledger.static_views(value, current.num_rows, step)
 
     def _on_sampled(self, current: _OpenStep, step: int, value: SampledTokens) -> None:
         current.parts["sampled"] = value

@@ -256,13 +256,18 @@ class CheckView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphView:
-    """How the forward ran. path: eager, capture or replay. simulated: the graph is the CPU tape. Units: bytes."""
+    """How the forward ran. path: eager, capture, replay or prefill_replay. simulated: the graph is the CPU tape.
+
+    steady: "" when the step was derived on the device from the one before, else why not (``SteadyRefusal``). Units:
+    bytes.
+    """
 
     path: str
     simulated: bool
     key: str | None
     pool_bytes: int
     check: tuple[CheckView, ...] = ()
+    steady: str = "NOTHING_RECORDED"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ record of those writes goes into ``PreparedInputs``, so that an observer can tel
 Does not: pack, choose a graph, or run. Source: the copy stage of TensorRT-LLM's input preparation.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -30,6 +31,15 @@ def attention_step(host: HostInputs) -> AttentionStep:
         num_contexts=host.num_contexts,
         num_tokens=host.num_tokens,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SteadyInputs:
+    """Views for steady steps, made by the full step whose rows they repeat. prepared: the record of every such step."""
+
+    prepared: PreparedInputs
+    slots: torch.Tensor
+    samples: torch.Tensor
 
 
 class DecoderInputPreparer:
@@ -64,6 +74,36 @@ class DecoderInputPreparer:
             num_tokens=num_tokens,
             writes=tuple(writes),
         )
+
+    def steady_inputs(self, prepared: PreparedInputs, previous: SampleStateTensors) -> SteadyInputs:
+        """Make the views with which the steps after a full decode step are derived from it.
+
+        Valid: until the next ``copy_inputs``, which writes the slots of another step.
+        """
+        rows = prepared.num_tokens
+        writes = (
+            BufferWrite("input_ids", 0, rows, Writer.DEVICE_GATHER),
+            BufferWrite("position_ids", 0, rows, Writer.IN_PLACE_ADD),
+        )
+        return SteadyInputs(
+            prepared=dataclasses.replace(prepared, writes=writes),
+            slots=self.buffers.previous_batch_indices[:rows],
+            samples=previous.new_tokens[0, :, 0],
+        )
+
+    def advance_inputs(self, steady: SteadyInputs) -> PreparedInputs:
+        """Derive the next step in place: one gather of the previous samples, positions plus one.
+
+        Nothing comes from the host, so no copy and no mirror is involved. Valid: as ``copy_inputs``.
+        """
+        prepared = steady.prepared
+
+        def derive() -> None:
+            torch.index_select(steady.samples, 0, steady.slots, out=prepared.input_ids)
+            prepared.position_ids.add_(1)
+
+        self._stream.launch(derive)
+        return prepared
 
     def wait_for_input_copy(self) -> None:
         """Block until the device has read every pinned mirror."""

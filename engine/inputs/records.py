@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int32, Int64
 
 from engine.attention.interface import AttentionMetadata
+from engine.inputs.steady import SteadyRefusal
 from engine.reasons import PathKind
 from engine.scheduled import ScheduledRequests
 
@@ -109,7 +110,8 @@ class RunEvent:
     """How the forward of the step ran.
 
     simulated: the graph is the CPU tape. key: text of the graph key, None when eager. pool_bytes: bytes of the
-    shared graph pool after the step.
+    shared graph pool after the step. steady_refusal: why the step was not derived from the one before, None when it
+    was.
     """
 
     path: PathKind
@@ -117,3 +119,4 @@ class RunEvent:
     key: str | None
     check: ReplayCheck | None
     pool_bytes: int
+    steady_refusal: SteadyRefusal | None

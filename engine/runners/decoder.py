@@ -2,7 +2,8 @@
 
 Each stage is one call that turns one frozen record into the next; the decisions are the pure functions of
 ``decisions.py``. A graph miss returns to the *unpadded* batch and the base metadata. Sampling is part of what runs
-(and of what is captured), so a step leaves its tokens in the persistent new_tokens.
+(and of what is captured), so a step leaves its tokens in the persistent new_tokens. Three ways lead to prepared inputs:
+the model's own packing, the steady path (derived on the device from the step before), and the full path.
 
 Does not: schedule, commit, allocate in the decode path, or read the device.
 Source: TensorRT-LLM's decoder runner, one beam and no speculation.
@@ -10,6 +11,7 @@ Source: TensorRT-LLM's decoder runner, one beam and no speculation.
 
 import dataclasses
 import time
+from typing import Final
 
 import torch
 
@@ -17,18 +19,25 @@ from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import KeyType, SampleMode, make_key
 from engine.cuda_graphs.runner import CUDAGraphRunner, GraphInputs
-from engine.cuda_graphs.select import GraphFacts, Selection
+from engine.cuda_graphs.select import GraphFacts
 from engine.decisions import Decisions
 from engine.device import Stream
+from engine.inputs.host_inputs import HostInputs
 from engine.inputs.prepare import DecoderInputPreparer, attention_step
 from engine.inputs.records import PreparedInputs, ReplayCheck, RunEvent, ScheduledInputs
+from engine.inputs.steady import SteadyRows
+from engine.kv_cache.manager import KVCacheManager
 from engine.models.llama import CausalLM
 from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
 from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
+from engine.runners.steady_path import SteadyPath, SteadyUse, StepPlan, recording_facts
 from engine.sampling.sampler import SamplerState, sample
 from engine.scheduled import PaddedBatch, ScheduledRequests
+
+# What a model may offer: inputs of its own for each request; its own way to pack a step, or None for this step.
+MODEL_HOOKS: Final = ("prepare_request_inputs", "prepare_inputs_fast_path")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ class DecoderRunner(ScheduledModelRunner):
         self._config = config
         self._decisions = decisions
         self._dummies: PaddingDummies | None = None
+        self._steady = SteadyPath(decisions)
+        self._model_adds_inputs = any(hasattr(parts.model, hook) for hook in MODEL_HOOKS)
         self._probe: Probe | None = None
 
     def set_probe(self, probe: Probe | None) -> None:
@@ -77,30 +88,60 @@ class DecoderRunner(ScheduledModelRunner):
         self, inputs: ScheduledInputs, *, resource_manager: ResourceManager, is_dummy: bool = False
     ) -> ForwardOutputs:
         """Run one step; see the module. is_dummy marks warm-up: eager, no graph is looked for."""
-        parts, step, kv_cache = self._parts, inputs.step, resource_manager.kv_cache
-        padded = self._pad(inputs.batch, is_dummy=is_dummy)
+        step, kv_cache = inputs.step, resource_manager.kv_cache
+        use = self._steady.take(inputs, kv_cache, is_dummy=is_dummy)
+        padded = self._pad(inputs.batch, is_dummy=is_dummy) if use is None else unpadded(inputs.batch)
         if self._probe is not None:
             self._probe.emit(Stage.PADDED, step, padded)
-        mode = sample_mode(padded)
-        selection = self._decisions.select_graph(self._facts(inputs.batch, mode, is_dummy=is_dummy))
+        plan = self._plan(inputs.batch, padded, is_dummy=is_dummy) if use is None else use.plan
         if self._probe is not None:
-            self._probe.emit(Stage.GRAPH_CHOSEN, step, selection)
-        batch = padded if selection.key is not None else PaddedBatch(inputs.batch, inputs.batch.spans)
-        metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)
-        self._call_model_hook(batch, metadata)
-        host = self._decisions.pack(batch, kv_cache.block_table)
+            self._probe.emit(Stage.GRAPH_CHOSEN, step, plan.selection)
+        if use is None:
+            batch = padded if plan.selection.key is not None else unpadded(inputs.batch)
+            prepared = self._prepare(batch, plan, inputs, kv_cache, is_dummy=is_dummy)
+        else:
+            prepared = self._derive(use, kv_cache, step)
+        outputs = self._run(prepared, plan)
+        if self._probe is not None:
+            self._probe.emit(Stage.RAN, step, outputs.event)
+        return outputs
+
+    def _prepare(
+        self, batch: PaddedBatch, plan: StepPlan, inputs: ScheduledInputs, kv_cache: KVCacheManager, *, is_dummy: bool
+    ) -> PreparedInputs:
+        """Take the full path: pack, copy, prepare the metadata; leave a steady record if the step allows one."""
+        preparer, step, metadata = self._parts.preparer, inputs.step, plan.metadata
+        host = self._pack(batch, metadata, kv_cache)
         if self._probe is not None:
             self._probe.emit(Stage.PACKED, step, host)
-        prepared = parts.preparer.copy_inputs(host, inputs.new_tensors_device, metadata)
+        prepared = preparer.copy_inputs(host, inputs.new_tensors_device, metadata)
         if self._probe is not None:
             self._probe.emit(Stage.COPIED, step, prepared)
         metadata.prepare(attention_step(host))
         if self._probe is not None:
             self._probe.emit(Stage.METADATA, step, metadata)
-        outputs = self._run(prepared, selection, mode)
+        if inputs.new_tensors_device is not None:
+            views = preparer.steady_inputs(prepared, inputs.new_tensors_device)
+            facts = recording_facts(batch, host, is_dummy=is_dummy, model_adds_inputs=self._model_adds_inputs)
+            self._steady.record(facts, SteadyUse(plan, views, SteadyRows(host.request_ids, (), ())), kv_cache)
+        return prepared
+
+    def _derive(self, use: SteadyUse, kv_cache: KVCacheManager, step: int) -> PreparedInputs:
+        """Take the steady path: nothing is packed and nothing copied from the host but tables that grew."""
         if self._probe is not None:
-            self._probe.emit(Stage.RAN, step, outputs.event)
-        return outputs
+            self._probe.emit(Stage.PACKED, step, use.rows)
+        prepared = self._parts.preparer.advance_inputs(use.inputs)
+        if self._probe is not None:
+            self._probe.emit(Stage.COPIED, step, prepared)
+        use.plan.metadata.advance(use.step)
+        if self._probe is not None:
+            self._probe.emit(Stage.METADATA, step, use.plan.metadata)
+        self._steady.keep(use, kv_cache)
+        return prepared
+
+    def roll_back(self) -> None:
+        """Forget the last step: nothing may be derived from it."""
+        self._steady.forget()
 
     def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
         """Run eagerly once, then every graph eagerly (sizes become final), then capture, largest first.
@@ -132,6 +173,7 @@ class DecoderRunner(ScheduledModelRunner):
 
     def release_graphs(self) -> None:
         """Drop the graphs and the padding dummy with them."""
+        self._steady.forget()
         self._parts.graphs.release_graphs()
         if self._dummies is not None:
             self._dummies.drop()
@@ -142,23 +184,50 @@ class DecoderRunner(ScheduledModelRunner):
         self._parts.preparer.wait_for_input_copy()
 
     def _pad(self, batch: ScheduledRequests, *, is_dummy: bool) -> PaddedBatch:
+        """Promote final contexts, then fill the bucket."""
         dummies, config = self._dummies, self._config
         if dummies is None or is_dummy or not config.graphs_enabled:
-            return PaddedBatch(batch, batch.spans)
+            return unpadded(batch)
+        promoted = self._decisions.promote_final_contexts(batch, graphs_enabled=config.graphs_enabled)
         num_padding = self._decisions.num_padding_requests(
             num_requests=batch.num_requests,
-            num_contexts=len(batch.context_requests),
+            num_contexts=0 if promoted else len(batch.context_requests),
             buckets=config.buckets,
             enabled=config.padding_enabled,
             dummy_available=dummies.available(),
         )
-        return dummies.pad(batch, num_padding)
+        return dummies.pad(
+            batch,
+            num_padding,
+            spans=promoted + batch.generation_requests if promoted else None,
+            promoted_request_ids=tuple([span.request_id for span in promoted]),
+        )
 
-    def _facts(self, batch: ScheduledRequests, mode: SampleMode, *, is_dummy: bool) -> GraphFacts:
+    def _plan(self, batch: ScheduledRequests, padded: PaddedBatch, *, is_dummy: bool) -> StepPlan:
+        """Choose the graph, and with it the metadata object."""
+        mode = sample_mode(padded)
+        num_contexts = 0 if padded.promoted_request_ids else len(batch.context_requests)
+        facts = self._facts(batch.num_requests, num_contexts, mode, is_dummy=is_dummy)
+        selection = self._decisions.select_graph(facts)
+        parts = self._parts
+        metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)
+        return StepPlan(selection, mode, metadata)
+
+    def _pack(self, batch: PaddedBatch, metadata: AttentionMetadata, kv_cache: KVCacheManager) -> HostInputs:
+        """Pack, by the model's own way if it has one and wants this step."""
+        model = self._parts.model
+        add_inputs = getattr(model, "prepare_request_inputs", None)
+        if add_inputs is not None:
+            add_inputs(batch, metadata)
+        pack_faster = getattr(model, "prepare_inputs_fast_path", None)
+        host: HostInputs | None = None if pack_faster is None else pack_faster(batch, kv_cache.block_table)
+        return self._decisions.pack(batch, kv_cache.block_table) if host is None else host
+
+    def _facts(self, num_requests: int, num_contexts: int, mode: SampleMode, *, is_dummy: bool) -> GraphFacts:
         config, graphs = self._config, self._parts.graphs
         return GraphFacts(
-            num_requests=batch.num_requests,
-            num_contexts=len(batch.context_requests),
+            num_requests=num_requests,
+            num_contexts=num_contexts,
             draft_len=0,
             sample_mode=mode,
             graphs_enabled=config.graphs_enabled,
@@ -170,26 +239,27 @@ class DecoderRunner(ScheduledModelRunner):
             captured=graphs.captured_keys,
         )
 
-    def _call_model_hook(self, batch: PaddedBatch, metadata: AttentionMetadata) -> None:
-        """Let a model add its own per-request preparation before the rows are packed."""
-        hook = getattr(self._parts.model, "prepare_request_inputs", None)
-        if hook is not None:
-            hook(batch, metadata)
-
-    def _run(self, prepared: PreparedInputs, selection: Selection, mode: SampleMode) -> ForwardOutputs:
+    def _run(self, prepared: PreparedInputs, plan: StepPlan) -> ForwardOutputs:
         graphs, logits = self._parts.graphs, PendingLogits()
-        if selection.key is not None:
-            captured, check = graphs.replay(selection.key, prepared)
+        if plan.selection.key is not None:
+            captured, check = graphs.replay(plan.selection.key, prepared)
             logits.set(captured)
-            path, key = PathKind.REPLAY, str(selection.key)
+            path, key = PathKind.REPLAY, str(plan.selection.key)
         else:
-            self._parts.stream.launch(lambda: logits.set(self._eager(prepared, mode)))
+            self._parts.stream.launch(lambda: logits.set(self._eager(prepared, plan.mode)))
             path, key, check = PathKind.EAGER, None, None
         return ForwardOutputs(logits, self._event(path, key, check))
 
     def _event(self, path: PathKind, key: str | None, check: ReplayCheck | None) -> RunEvent:
         graphs = self._parts.graphs
-        return RunEvent(path=path, simulated=graphs.simulated, key=key, check=check, pool_bytes=graphs.pool_bytes)
+        return RunEvent(
+            path=path,
+            simulated=graphs.simulated,
+            key=key,
+            check=check,
+            pool_bytes=graphs.pool_bytes,
+            steady_refusal=self._steady.refusal,
+        )
 
     def _eager(self, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
         """Compute every row, then sample those that want logits."""
@@ -228,6 +298,11 @@ class DecoderRunner(ScheduledModelRunner):
             prepared=prepared,
             is_warmup_only=is_warmup_only,
         )
+
+
+def unpadded(batch: ScheduledRequests) -> PaddedBatch:
+    """Take the scheduler's batch as it is."""
+    return PaddedBatch(batch, batch.spans)
 
 
 def sample_mode(batch: PaddedBatch) -> SampleMode:

@@ -80,6 +80,10 @@ class ScheduledModelRunner(ModelRunner):
         """Attach or detach the observer of the runner's stages."""
 
     @abc.abstractmethod
+    def roll_back(self) -> None:
+        """Forget the last step: it was undone, so the next one must not be derived from it."""
+
+    @abc.abstractmethod
     def warmup(self, resource_manager: ResourceManager) -> "WarmupReport":
         """Capture what will be replayed; nothing is captured afterwards."""
 

@@ -39,10 +39,12 @@ class PathCounter:
             self.counts["mixed"] += bool(value.context_requests and value.generation_requests)
         elif isinstance(value, PaddedBatch):
             self.counts["padded"] += bool(value.num_padding)
+            self.counts["promoted"] += bool(value.promoted_request_ids)
         elif isinstance(value, Selection):
             self.counts[f"refused:{value.reason}"] += value.reason is not None
         elif isinstance(value, RunEvent):
             self.counts[value.path.value] += 1
+            self.counts["steady"] += value.steady_refusal is None
 
     @property
     def num_replays(self) -> int:

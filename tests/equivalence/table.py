@@ -68,4 +68,6 @@ def assert_row(llm: LLM, row: Row, cases: list[Case]) -> PathCounter:
     assert bool(counts["padded"]) == (row.graphs and row.padding)
     assert bool(counts["refused:NO_EXACT_BUCKET_PADDING_OFF"]) == (row.graphs and not row.padding)
     assert counts["eager"] > 0, "prompts run eagerly in every combination"
+    assert bool(counts["promoted"]) == row.graphs, "a prompt of one token runs alone, as a decode row"
+    assert counts["steady"] > 0.4 * (counts["eager"] + counter.num_replays), "most decode steps follow an equal one"
     return counter

@@ -113,10 +113,10 @@ def test_a_sample_that_the_host_has_not_read_is_unknown():
 
 def test_a_replay_check_is_copied_line_by_line():
     check = ReplayCheck((CheckedItem("kv_lens", "0x1", "0x2", False),))
-    view = freeze.freeze_event(RunEvent(PathKind.REPLAY, True, "(batch 1)", check, 99))
+    view = freeze.freeze_event(RunEvent(PathKind.REPLAY, True, "(batch 1)", check, 99, steady_refusal=None))
     assert (view.path, view.simulated, view.pool_bytes) == ("replay", True, 99)
     assert (view.check[0].name, view.check[0].passed) == ("kv_lens", False)
-    assert freeze.freeze_event(RunEvent(PathKind.EAGER, True, None, None, 0)).check == ()
+    assert freeze.freeze_event(RunEvent(PathKind.EAGER, True, None, None, 0, steady_refusal=None)).check == ()
 
 
 def test_facts_of_a_cut_view_are_those_of_its_storage():

@@ -1,0 +1,111 @@
+"""SteadyPath: holds the steady record between two steps, and asks the two tests about it.
+
+``take`` always lets go of the record: whatever the step turns out to be, only ``record`` or ``keep`` may leave one for
+the next. So a full step leaves nothing unless it may, and a step that is undone is told to ``forget``.
+
+Does not: decide (``inputs/steady.py``), write buffers (``inputs/prepare.py``), or report stages (``decoder.py``).
+Source: TensorRT-LLM's steady-generation cache in its decoder runner.
+"""
+
+import dataclasses
+import operator
+from typing import Final
+
+from engine.attention.interface import AttentionMetadata, SteadyStep
+from engine.cuda_graphs.key import SampleMode
+from engine.cuda_graphs.select import Selection
+from engine.decisions import Decisions
+from engine.inputs.host_inputs import HostInputs
+from engine.inputs.prepare import SteadyInputs
+from engine.inputs.records import ScheduledInputs
+from engine.inputs.steady import RecordingFacts, SteadyRecord, SteadyRefusal, SteadyRows, UseFacts
+from engine.kv_cache.manager import KVCacheManager
+from engine.scheduled import PaddedBatch, RowKind
+
+_REQUEST_ID: Final = operator.attrgetter("request.spec.request_id")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What a full step decided and prepared, all of it still true in a steady step."""
+
+    selection: Selection
+    mode: SampleMode
+    metadata: AttentionMetadata
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SteadyUse:
+    """What a step is derived from: the plan and the views of the full step, and the rows of this one."""
+
+    plan: StepPlan
+    inputs: SteadyInputs
+    rows: SteadyRows
+
+    @property
+    def step(self) -> SteadyStep:
+        """The attention backend's part."""
+        return SteadyStep(self.rows.num_rows, self.rows.changed_rows, self.rows.changed_tables)
+
+
+class SteadyPath:
+    """At most one record. refusal: why the last step was not derived from the one before; None when it was."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        """Start without a record."""
+        self._decisions = decisions
+        self._held: tuple[SteadyRecord, SteadyUse] | None = None
+        self.refusal: SteadyRefusal | None = SteadyRefusal.NOTHING_RECORDED
+
+    def forget(self) -> None:
+        """Let the record go: the last step was undone, or the graph it ran on is gone."""
+        self._held = None
+
+    def take(self, inputs: ScheduledInputs, kv_cache: KVCacheManager, *, is_dummy: bool) -> SteadyUse | None:
+        """Return what this step may be derived from; the record is gone either way."""
+        held, self._held = self._held, None
+        batch = inputs.batch
+        # The ids of a batch with contexts are not looked at, nor those of a step without a record.
+        has_ids = held is not None and not batch.context_requests
+        facts = UseFacts(
+            is_warmup=is_dummy,
+            has_previous_sample=inputs.new_tensors_device is not None,
+            num_contexts=len(batch.context_requests),
+            request_ids=tuple(map(_REQUEST_ID, batch.generation_requests)) if has_ids else (),
+            changed=None if held is None else kv_cache.changed_since(held[0].table_version),
+        )
+        self.refusal = self._decisions.why_not_use_steady(None if held is None else held[0], facts)
+        if self.refusal is not None or held is None:
+            return None
+        changed = facts.changed or ()
+        grown = [(row, i) for row, i in enumerate(facts.request_ids) if i in changed] if changed else []
+        rows = SteadyRows(
+            request_ids=facts.request_ids,
+            changed_rows=tuple([row for row, _ in grown]),
+            changed_tables=tuple([kv_cache.block_table(request_id) for _, request_id in grown]),
+        )
+        return dataclasses.replace(held[1], rows=rows)
+
+    def keep(self, use: SteadyUse, kv_cache: KVCacheManager) -> None:
+        """Leave the record of a step that was derived."""
+        self._held = (SteadyRecord(use.rows.request_ids, kv_cache.table_version), use)
+
+    def record(self, facts: RecordingFacts, full: SteadyUse, kv_cache: KVCacheManager) -> None:
+        """Leave the record of a full step, if it passes the recording test. full: its own plan, views and rows."""
+        if self._decisions.why_not_record_steady(facts) is None:
+            self.keep(full, kv_cache)
+
+
+def recording_facts(batch: PaddedBatch, host: HostInputs, *, is_dummy: bool, model_adds_inputs: bool) -> RecordingFacts:
+    """Count what the recording test asks about."""
+    return RecordingFacts(
+        is_warmup=is_dummy,
+        num_contexts=host.num_contexts,
+        num_extends=sum(span.kind is RowKind.EXTEND for span in batch.spans),
+        num_generations=sum(span.kind is RowKind.GENERATION for span in batch.spans),
+        num_padding=batch.num_padding,
+        num_host_tokens=len(host.input_ids),
+        num_previous_samples=len(host.previous_batch_indices),
+        num_rows=host.num_tokens,
+        model_adds_inputs=model_adds_inputs,
+    )
