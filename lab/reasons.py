@@ -4,7 +4,7 @@ One frozen row for each member of ``engine.reasons``, in English and Chinese. Th
 another sentence; the sentence takes named arguments; the fix names the configuration field that would have changed
 the outcome. A reason that needs no fix says so.
 
-Does not: decide a reason (``engine/``), find the numbers, or try out a fix (``counterfactual.py``).
+Does not: decide a reason (``engine/``), find the numbers, or try out a fix (``counterfactuals/``).
 Source: own words; the anchors point into the article that the walkthroughs follow.
 """
 

@@ -11,7 +11,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from engine.errors import TraceError
 from lab.explain import explain_step
+from lab.reasons import GRAPH_PATHS
 from lab.snapshot import SNAPSHOT_VERSION, STAGES, UNKNOWN, StepSnapshot
 from lab.store import StoredSteps, encode_steps
 
@@ -155,6 +156,12 @@ class TraceSummary:
         for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
             lines += [f"{title}: {reason} x {count}" for reason, count in counts.items()]
         return "\n".join(lines)
+
+
+def graph_share(steps: Iterable[StepSnapshot]) -> float | None:
+    """Return the share of the steps with a forward that ran on graphs; None when no step had a forward."""
+    paths = [step.graph.path for step in steps if step.schedule.spans]
+    return sum(path in GRAPH_PATHS for path in paths) / len(paths) if paths else None
 
 
 def _count(names: Sequence[str]) -> dict[str, int]:

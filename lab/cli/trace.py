@@ -1,17 +1,19 @@
-"""``stepscope trace``: record a workload into a file, and show a recorded file in the terminal.
+"""``stepscope trace``: record a workload into a file, show a recorded file in the terminal, and check its graph share.
 
-Does not: draw (the notebook's stepper does), or run a trace again.
+Does not: draw (the notebook's stepper does), or run a trace again but for ``check --prove``.
 """
 
 import argparse
 import dataclasses
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
+
+BELOW: Final = 1  # the exit status of a share that is not reached
 
 
 def add_parser(commands: Any) -> None:
@@ -37,6 +39,18 @@ def add_parser(commands: Any) -> None:
     show.add_argument("--language", choices=("en", "zh"), default="en", help="of the sentences (%(default)s)")
     show.add_argument("--json", action="store_true", help="print JSON instead")
     show.set_defaults(run=show_trace)
+    check = actions.add_parser(
+        "check",
+        help="fail when too few steps ran on graphs",
+        description="Print the share of steps that ran on graphs, each reason of the others with its count, and the "
+        "smallest fix. Exit status: 0 the share is reached, 1 it is not, 2 the file cannot be checked.",
+    )
+    check.add_argument("file", help="a trace file")
+    check.add_argument("--min-graph-share", type=float, default=0.9, metavar="S", help="from 0 to 1 (%(default)s)")
+    check.add_argument("--prove", action="store_true", help="run the workload again until a change is proved to help")
+    check.add_argument("--model", help="where the recorded model lies, for --prove (the recorded name)")
+    check.add_argument("--json", action="store_true", help="print JSON instead")
+    check.set_defaults(run=check_trace)
 
 
 def record_trace(arguments: argparse.Namespace) -> int:
@@ -158,3 +172,80 @@ def step_rows(trace: "Trace", step: "StepSnapshot") -> list[dict[str, Any]]:
         }
         for at in range(rows.num_rows)
     ]
+
+
+def check_trace(arguments: argparse.Namespace) -> int:
+    """Compare the graph share of a file with the least that is wanted."""
+    from engine.errors import TraceError
+    from lab.trace import Trace, graph_share
+
+    wanted = arguments.min_graph_share
+    if not 0 <= wanted <= 1:
+        message = f"--min-graph-share must be from 0 to 1, got {wanted}"
+        raise TraceError(message)
+    trace = Trace.load(arguments.file)
+    share = graph_share(trace.steps)
+    if share is None:
+        message = f"{arguments.file} has no step with a forward, so it has no graph share"
+        raise TraceError(message)
+    fall_offs = find_fall_offs(trace)
+    if arguments.prove:
+        fall_offs = [{**found, "proved": _prove(trace, found, arguments.model)} for found in fall_offs]
+    is_reached = share >= wanted
+    if arguments.json:
+        report = {"file": arguments.file, "graph_share": share, "min_graph_share": wanted, "ok": is_reached}
+        print(json.dumps({**report, "fall_offs": fall_offs}, ensure_ascii=False, indent=2))
+    else:
+        verdict = "reached" if is_reached else "NOT reached"
+        print(f"graph share {share:.1%}; at least {wanted:.1%} was asked for: {verdict}")
+        for found in fall_offs:
+            _print_fall_off(found)
+    return 0 if is_reached else BELOW
+
+
+def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
+    """Return each reason for an eager step, most frequent first: its count, where it came first, words and fix."""
+    from lab import reasons
+    from lab.widgets.narration import reason_arguments
+
+    met: dict[str, list[int]] = {}
+    for at, step in enumerate(trace.steps):
+        if step.schedule.spans and step.graph.path not in reasons.GRAPH_PATHS:
+            met.setdefault(step.path.reason or "not recorded", []).append(at)
+    found: list[dict[str, Any]] = []
+    for reason, places in sorted(met.items(), key=lambda one: -len(one[1])):
+        numbers = reason_arguments(trace.steps[places[0]], trace.header.buckets)
+        known = reason in reasons.REASONS
+        found.append(
+            {
+                "reason": reason,
+                "count": len(places),
+                "first": places[0],
+                "first_step": trace.steps[places[0]].step,
+                "sentence": reasons.sentence(reason, **numbers) if known else "",
+                "fix": reasons.fix(reason, **numbers) if known else None,
+            }
+        )
+    return found
+
+
+def _prove(trace: "Trace", found: dict[str, Any], model: str | None) -> dict[str, Any]:
+    """Prove the smallest change for the first step of a reason."""
+    from lab.counterfactuals.search import counterfactual
+
+    answer = counterfactual(trace, found["first"], model=model)
+    return {
+        "change": [{"field": one.field, "before": one.before, "after": one.after} for one in answer.change],
+        "step": None if answer.proof is None else answer.proof.step,
+        "path": None if answer.proof is None else answer.proof.path,
+        "key": None if answer.proof is None else answer.proof.key,
+        "sentence": answer.sentence,
+        "num_tried": len(answer.tried),
+    }
+
+
+def _print_fall_off(found: dict[str, Any]) -> None:
+    print(f"{found['count']} x {found['reason']}, first at step {found['first_step']}: {found['sentence']}")
+    print(f"    smallest fix: {found['fix'] or 'none'}")
+    if "proved" in found:
+        print(f"    proved: {found['proved']['sentence']}")

@@ -1,0 +1,108 @@
+"""``stepscope trace check``: the share, the reasons with their fixes, the exit status, bad files."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.config import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
+from lab.cli.main import main
+from lab.session import Session
+from lab.trace import Trace, graph_share
+
+
+def record(path, **graphs):
+    config = EngineConfig(
+        device="cpu",
+        max_seq_len=64,
+        scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=32),
+        cuda_graph=CudaGraphConfig(**graphs),
+    )
+    params = SamplingParams(max_tokens=5, ignore_eos=True)
+    with Session("tiny", prompts=["one", "two", "xyz"], config=config, params=params, mode="light") as session:
+        return str(session.run().save(path))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("check") / "good.gz")
+
+
+@pytest.fixture(scope="module")
+def poor(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("check") / "poor.gz", batch_sizes=(1, 2))
+
+
+def test_a_share_that_is_reached_is_status_zero(good, capsys):
+    assert main(["trace", "check", good, "--min-graph-share", "0.8"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "graph share 80.0%; at least 80.0% was asked for: reached"
+    assert lines[1].startswith("1 x HAS_CONTEXT_UNPROMOTED, first at step 0: Prompts in the batch: 3.")
+    assert lines[2].startswith("    smallest fix: ")
+
+
+def test_a_share_that_is_not_reached_is_status_one_with_each_reason_and_its_fix(poor, capsys):
+    assert main(["trace", "check", poor]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "graph share 0.0%; at least 90.0% was asked for: NOT reached"
+    assert lines[1] == (
+        "4 x ABOVE_LARGEST_BUCKET, first at step 1: The batch has 3 requests; the largest captured size is 2."
+    )
+    assert lines[2] == "    smallest fix: Add 3 to CudaGraphConfig.batch_sizes."
+    assert lines[3].startswith("1 x HAS_CONTEXT_UNPROMOTED")
+
+
+def test_as_json_the_numbers_are_those_of_the_trace(poor, capsys):
+    assert main(["trace", "check", poor, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    assert report["graph_share"] == graph_share(Trace.load(poor).steps) == 0.0
+    assert [(found["reason"], found["count"], found["first_step"]) for found in report["fall_offs"]] == [
+        ("ABOVE_LARGEST_BUCKET", 4, 1),
+        ("HAS_CONTEXT_UNPROMOTED", 1, 0),
+    ]
+
+
+def test_prove_runs_the_workload_again(poor, capsys):
+    assert main(["trace", "check", poor, "--prove", "--json"]) == 1
+    proved = json.loads(capsys.readouterr().out)["fall_offs"][0]["proved"]
+    assert proved["change"] == [{"field": "CudaGraphConfig.batch_sizes", "before": [1, 2], "after": [1, 2, 3]}]
+    assert (proved["path"], proved["step"]) == ("replay", 1)
+    assert main(["trace", "check", poor, "--prove"]) == 1
+    assert "    proved: CudaGraphConfig.batch_sizes: (1, 2) → (1, 2, 3)." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("share", ["1.5", "-0.1", "nan"])
+def test_a_share_outside_of_zero_to_one_is_refused(good, share, capsys):
+    assert main(["trace", "check", good, "--min-graph-share", share]) == 2
+    assert "--min-graph-share must be from 0 to 1, got" in capsys.readouterr().err
+
+
+def test_files_that_are_no_traces_are_status_two_and_one_line(good, tmp_path, capsys):
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(Path(good).read_bytes()[:200])
+    other = tmp_path / "other.gz"
+    other.write_bytes(gzip.compress(b"[1, 2]"))
+    plain = tmp_path / "plain.gz"
+    plain.write_text("no gzip")
+    for path in (cut, other, plain, tmp_path / "missing.gz", tmp_path):
+        assert main(["trace", "check", str(path)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("stepscope: error: ")
+        assert captured.err.count("\n") == 1
+
+
+def test_a_trace_without_steps_has_no_share(good, tmp_path, capsys):
+    empty = Trace(Trace.load(good).header, ()).save(tmp_path / "empty.gz")
+    assert main(["trace", "check", str(empty)]) == 2
+    assert "has no step with a forward" in capsys.readouterr().err
+
+
+def test_a_redacted_trace_is_checked_but_not_proved(poor, tmp_path, capsys):
+    path = Trace.load(poor).save(tmp_path / "redacted.gz", redact=True)
+    assert main(["trace", "check", str(path)]) == 1
+    capsys.readouterr()
+    assert main(["trace", "check", str(path), "--prove"]) == 2
+    assert "it is redacted: its prompts are gone" in capsys.readouterr().err
