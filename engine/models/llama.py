@@ -8,6 +8,7 @@ The forward is a chain of segments, cut at each attention (``enter``, ``advance`
 the segments and leave attention out.
 """
 
+import contextlib
 from collections.abc import Mapping
 
 import torch
@@ -16,6 +17,7 @@ from torch.nn import functional
 
 from engine.attention.interface import AttentionMetadata
 from engine.device import DeviceSpec
+from engine.models.compiled import CompiledSegments, require_compiler
 from engine.models.config import ModelConfig
 from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
 from engine.models.rope import rope_tables
@@ -48,6 +50,8 @@ class CausalLM(nn.Module):
         cos, signed_sin = rope_tables(config.rope, config.head_size, num_positions)
         self.register_buffer("cos_table", cos.to(spec.torch_device, spec.dtype))
         self.register_buffer("signed_sin_table", signed_sin.to(spec.torch_device, spec.dtype))
+        self.compiled: CompiledSegments | None = None
+        self._spec = spec
 
     def forward(
         self, input_ids: torch.Tensor, position_ids: torch.Tensor, attn_metadata: AttentionMetadata
@@ -57,11 +61,12 @@ class CausalLM(nn.Module):
         Shapes: input_ids [N] int32, position_ids [P, 1, N] int32 -> hidden [N, M], final norm applied.
         Capturable: no host read, no shape that depends on values.
         """
-        rotation = self.rotation(position_ids)
-        x, qkv = self.enter(input_ids)
-        for layer in range(self.config.num_layers):
-            attended = self.stack[layer].attend(qkv, rotation, position_ids[0, 0], attn_metadata)
-            x, qkv = self.advance(layer, attended, x)
+        with contextlib.nullcontext() if self.compiled is None else self.compiled.guarded():
+            rotation = self.rotation(position_ids)
+            x, qkv = self.enter(input_ids)
+            for layer in range(self.config.num_layers):
+                attended = self.stack[layer].attend(qkv, rotation, position_ids[0, 0], attn_metadata)
+                x, qkv = self.advance(layer, attended, x)
         return x
 
     def rotation(self, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,6 +79,8 @@ class CausalLM(nn.Module):
 
     def enter(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """First segment: embed, then up to the first attention. Shapes: [N] int32 -> x [N, M], qkv [N, (H + 2G) D]."""
+        if self.compiled is not None and self.compiled.takes(input_ids.shape[0]):
+            return self.compiled.enter(input_ids)
         x = functional.embedding(input_ids, self.embedding)
         return x, self.stack[0].before(x)
 
@@ -83,10 +90,21 @@ class CausalLM(nn.Module):
         Shapes: attended [N, H D], x [N, M] -> x [N, M], qkv [N, (H + 2G) D]. After the last layer x is the hidden
         state, final norm applied, and qkv is attended handed back: there is no next attention.
         """
+        if self.compiled is not None and self.compiled.takes(x.shape[0]):
+            return self.compiled.advance(layer, attended, x)
         x = self.stack[layer].after(attended, x)
         if layer + 1 == self.config.num_layers:
             return self.norm(x), attended
         return x, self.stack[layer + 1].before(x)
+
+    def compile_segments(self) -> CompiledSegments:
+        """Let what lies between attentions run compiled, for the numbers of rows that warm-up compiles.
+
+        Raises: ConfigError when the machine has no compiler for the device.
+        """
+        require_compiler(self._spec)
+        self.compiled = CompiledSegments(self.embedding, self.stack, self.norm.weight, eps=self.config.rms_norm_eps)
+        return self.compiled
 
     def pack_weights(self, max_decode_rows: int) -> None:
         """Give every matrix its second CPU layout if decode steps are wide enough to use it; it doubles the memory."""
