@@ -25,11 +25,13 @@ CORPUS = ["The capital of France is Paris.", "A bee sees 42 trees; three were fr
 class DenseAttention(AttentionMetadata):
     """One sequence from position 0, nothing cached: plain causal attention."""
 
-    def __init__(self) -> None:
-        self.step = None
+    step = None
 
     def prepare(self, step: AttentionStep) -> None:
         self.step = step
+
+    def advance(self, step) -> None:
+        self.step = None
 
     def attend(self, layer, query, key, value, position_ids):
         groups = query.shape[1] // key.shape[1]
