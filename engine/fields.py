@@ -104,3 +104,11 @@ def items(field: str, value: object, of: str, *, refusal: Refusal, hint: str = "
     if len(found) > MAX_ITEMS:
         refuse(refusal, field, f"at most {MAX_ITEMS} {of}", value)
     return found
+
+
+def bytes_in_words(num_bytes: int) -> str:
+    """Give a size as a reader compares it. Units: bytes."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.1f} {unit}"
+    return f"{num_bytes} bytes"

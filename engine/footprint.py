@@ -13,6 +13,7 @@ from engine.config import EngineConfig
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.device import DeviceSpec, free_memory
 from engine.errors import ConfigError
+from engine.fields import bytes_in_words
 from engine.kv_cache.storage import KVStorage
 from engine.models.config import ModelConfig
 
@@ -76,16 +77,9 @@ def require_memory(parts: Sequence[Part], spec: DeviceSpec) -> None:
     needed, free = sum(part.num_bytes for part in parts), free_memory(spec)
     if needed > free:
         largest = max(parts, key=lambda part: part.num_bytes)
+        share = f"{bytes_in_words(largest.num_bytes)} of it for {largest.name}"
         message = (
-            f"the engine needs {in_words(needed)} on {spec.torch_device} ({in_words(largest.num_bytes)} of it for "
-            f"{largest.name}), and {in_words(free)} are free; lower {largest.field}"
+            f"the engine needs {bytes_in_words(needed)} on {spec.torch_device} ({share}), and {bytes_in_words(free)} "
+            f"are free; lower {largest.field}"
         )
         raise ConfigError(message)
-
-
-def in_words(num_bytes: int) -> str:
-    """Give a size as a reader compares it. Units: bytes."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:.1f} {unit}"
-    return f"{num_bytes} bytes"

@@ -7,9 +7,22 @@ Source: the keys of a Hugging Face ``config.json`` and of GGUF's ``llama.*`` met
 
 import dataclasses
 import enum
-from typing import Any
+from typing import Any, Final
 
+from engine import fields
 from engine.errors import ModelError
+
+# Ten times what the largest published models of this family have; a damaged file may ask for billions.
+MOST: Final[dict[str, int]] = {
+    "vocab_size": 1 << 22,
+    "hidden_size": 1 << 18,
+    "intermediate_size": 1 << 20,
+    "num_layers": 1 << 12,
+    "num_heads": 1 << 12,
+    "num_kv_heads": 1 << 12,
+    "head_size": 1 << 12,
+    "max_position": 1 << 32,
+}
 
 
 class RopeScalingKind(enum.StrEnum):
@@ -36,6 +49,20 @@ class RopeConfig:
     high_freq_factor: float = 4.0
     original_max_position: int = 8192
     explicit_factors: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that every frequency comes out finite. Raises: ModelError, which names the number."""
+        for name in ("theta", "factor", "low_freq_factor", "high_freq_factor"):
+            fields.number(f"rope {name}", getattr(self, name), 0.0, refusal=ModelError, low_open=True)
+        fields.integer("rope original_max_position", self.original_max_position, refusal=ModelError, low=1)
+        for i, factor in enumerate(self.explicit_factors):
+            fields.number(f"rope factor {i}", factor, 0.0, refusal=ModelError, low_open=True)
+        if self.kind is RopeScalingKind.LLAMA3 and self.high_freq_factor <= self.low_freq_factor:
+            message = (
+                f"rope high_freq_factor must be above low_freq_factor={self.low_freq_factor}, got "
+                f"{self.high_freq_factor}"
+            )
+            raise ModelError(message)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +95,17 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Check that the sizes fit together. Raises: ModelError, which names the size."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int and (not isinstance(value, int) or value < 1):
-                message = f"{field.name} must be a positive integer, got {value!r}"
-                raise ModelError(message)
+        for name, most in MOST.items():
+            fields.integer(name, getattr(self, name), refusal=ModelError, low=1, at_most=most)
+        fields.number("rms_norm_eps", self.rms_norm_eps, 0.0, 1.0, refusal=ModelError)
         if self.num_heads % self.num_kv_heads or self.head_size % 2:
             message = (
                 f"num_heads must be a multiple of num_kv_heads and head_size even, got num_heads={self.num_heads}, "
                 f"num_kv_heads={self.num_kv_heads}, head_size={self.head_size}"
             )
+            raise ModelError(message)
+        if self.rope.explicit_factors and len(self.rope.explicit_factors) != self.head_size // 2:
+            message = f"rope factors must be {self.head_size // 2}, half a head, got {len(self.rope.explicit_factors)}"
             raise ModelError(message)
 
     @property

@@ -17,6 +17,7 @@ from engine.models.catalog import PUBLISHED, TINY_NAME, model_names
 from engine.models.config import ModelConfig
 from engine.models.llama import CausalLM
 from engine.models.loading.cache import Converted, converted_path, load_converted, store_converted
+from engine.models.loading.entries import naming
 from engine.models.loading.fingerprint import weight_hash
 from engine.models.loading.gguf import GGUFFile
 from engine.models.loading.huggingface import read_folder
@@ -85,7 +86,9 @@ def load_model(
     except OSError as error:
         message = f"{path} cannot be read: {error}"
         raise ModelError(message) from error
-    config, tokenizer = converted.config, BPETokenizer(converted.tokenizer, converted.config.vocab_size)
+    config = converted.config
+    with naming(path / "tokenizer.json" if path.is_dir() else path):
+        tokenizer = BPETokenizer(converted.tokenizer, config.vocab_size)
     num_positions = _num_positions(config, max_seq_len)
     model = CausalLM(config, converted.weights, spec, num_positions=num_positions)
     return LoadedModel(name_or_path, config, model, tokenizer, digest)
@@ -139,7 +142,9 @@ def _read_gguf_cached(path: Path, dtype: torch.dtype) -> Converted:
     converted = load_converted(cached_path)
     if converted is None:
         file = GGUFFile(path)
-        tokenizer = tokenizer_from_gguf(file.vocabulary())
+        vocabulary = file.vocabulary()
+        with naming(path):
+            tokenizer = tokenizer_from_gguf(vocabulary)
         if store_converted(cached_path, file.config, tokenizer, file.weights(dtype), dtype=dtype):
             converted = load_converted(cached_path)
         if converted is None:

@@ -73,3 +73,7 @@ def test_what_fits_comes_back_plain():
     assert type(fields.integer("n", np.int64(5), refusal=ConfigError, low=0)) is int
     assert type(fields.number("n", np.float32(0.5), 0.0, refusal=ConfigError)) is float
     assert fields.items("n", range(3), "integers", refusal=ConfigError) == (0, 1, 2)
+
+
+def test_sizes_are_said_in_the_unit_that_suits_them():
+    assert [fields.bytes_in_words(n) for n in (5, 1 << 20, 3 << 29)] == ["5 bytes", "1.0 MiB", "1.5 GiB"]

@@ -5,7 +5,7 @@ from engine import footprint as footprint_module
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
 from engine.device import DeviceSpec
 from engine.errors import ConfigError
-from engine.footprint import footprint, in_words, require_memory
+from engine.footprint import footprint, require_memory
 from engine.llm import LLM
 from engine.models.tiny import TINY_CONFIG
 
@@ -132,7 +132,3 @@ def test_graphs_cost_tables_and_none_do_not():
 def test_an_engine_that_cannot_fit_is_refused_before_anything_is_allocated():
     with pytest.raises(ConfigError, match=r"and .* are free; lower KVCacheConfig\.num_blocks=67108864"):
         LLM("tiny", EngineConfig(device="cpu", kv_cache=KVCacheConfig(num_blocks=1 << 26)))
-
-
-def test_sizes_are_said_in_the_unit_that_suits_them():
-    assert [in_words(n) for n in (5, 1 << 20, 3 << 29)] == ["5 bytes", "1.0 MiB", "1.5 GiB"]

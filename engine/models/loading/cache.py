@@ -29,7 +29,7 @@ from engine.models.loading.layout import weight_shapes
 from engine.models.loading.tokenizer import SavedTokenizer
 from engine.models.tokenizer import SpecialTokens
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # 2: weights were seen to be finite, values to be in range
 _ALIGNMENT = 4096  # the first tensor starts on a page, and the sizes of matrices keep the others on cache lines
 _NO_CHECKSUM = "0" * 8
 _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}

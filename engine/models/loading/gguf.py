@@ -5,17 +5,20 @@ Does not: build tokenizers (``loading/tokenizer.py``), keep a converted copy (``
 quantised weights. Source: the GGUF format as llama.cpp writes it, read through the ``gguf`` package.
 """
 
-import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
 
+from engine import fields
 from engine.errors import ModelError
-from engine.models.config import ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind
-from engine.models.loading.layout import read_weights
+from engine.models.chat import require_template
+from engine.models.config import MOST, ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind
+from engine.models.loading.entries import Entries, naming
+from engine.models.loading.finite import require_finite
+from engine.models.loading.layout import Shape, read_weights, weight_parts
 from engine.models.loading.tokenizer import GGUFVocabulary
 
 if TYPE_CHECKING:
@@ -55,59 +58,35 @@ class GGUFFile:
         from engine.models.loading.gguf_reader import read_gguf
 
         self.path = path
-        self._values, self._tensors = read_gguf(path)
-        with self._oddities_named():
+        values, self._tensors = read_gguf(path)
+        self._given = Entries(values)
+        with naming(path):
             self.config = self._parse_config()
 
-    @contextlib.contextmanager
-    def _oddities_named(self) -> Generator[None]:
-        """Name the file when a value has another type than it should."""
-        try:
-            yield
-        except ModelError:
-            raise
-        except (TypeError, ValueError, ArithmeticError) as error:
-            message = f"{self.path} holds a value of an unexpected kind ({error}); download it again"
-            raise ModelError(message) from error
-
-    def _value(self, key: str, default: Any = None) -> Any:
-        return self._values.get(key, default)
-
-    def _required(self, key: str) -> Any:
-        if key not in self._values:
-            message = f"{self.path} lacks the key {key!r}, which a llama-architecture GGUF must have"
-            raise ModelError(message)
-        return self._values[key]
-
-    def _integer(self, key: str, default: int | None = None) -> int:
-        value = self._required(key) if default is None else self._value(key, default)
-        if not isinstance(value, int) or value < 1:
-            message = f"{self.path} must set {key} to a positive integer, got {value!r}"
-            raise ModelError(message)
-        return value
-
     def _parse_config(self) -> ModelConfig:
-        architecture = self._required("general.architecture")
+        given = self._given
+        architecture = given.text("general.architecture")
         if architecture != "llama":
-            message = f"{self.path} has architecture {architecture!r}; GGUF files must have 'llama'"
-            raise ModelError(message)
+            given.refuse("general.architecture", "'llama'")
         self._check_features()
-        num_heads = self._integer("llama.attention.head_count")
-        hidden_size = self._integer("llama.embedding_length")
-        head_size = self._integer("llama.attention.key_length", hidden_size // num_heads)
+        hidden_size = self._size("llama.embedding_length", "hidden_size")
+        num_heads = self._size("llama.attention.head_count", "num_heads")
+        if "llama.attention.key_length" not in given and hidden_size % num_heads:
+            given.refuse("llama.embedding_length", f"a multiple of llama.attention.head_count={num_heads}")
+        head_size = self._size("llama.attention.key_length", "head_size", hidden_size // num_heads)
         self._require_equal("llama.rope.dimension_count", head_size)
         self._require_equal("llama.attention.value_length", head_size)
         return ModelConfig(
             architecture="llama",
             vocab_size=self._tensor("token_embd.weight").shape[0],
             hidden_size=hidden_size,
-            intermediate_size=self._integer("llama.feed_forward_length"),
-            num_layers=self._integer("llama.block_count"),
+            intermediate_size=self._size("llama.feed_forward_length", "intermediate_size"),
+            num_layers=self._size("llama.block_count", "num_layers"),
             num_heads=num_heads,
-            num_kv_heads=self._integer("llama.attention.head_count_kv", num_heads),
+            num_kv_heads=self._size("llama.attention.head_count_kv", "num_kv_heads", num_heads),
             head_size=head_size,
-            rms_norm_eps=float(self._required("llama.attention.layer_norm_rms_epsilon")),
-            max_position=self._integer("llama.context_length"),
+            rms_norm_eps=given.number("llama.attention.layer_norm_rms_epsilon", high=1.0, low_open=False),
+            max_position=self._size("llama.context_length", "max_position"),
             rope=self._rope(head_size),
             features=ModelFeatures(
                 tie_word_embeddings="output.weight" not in self._tensors,
@@ -117,6 +96,9 @@ class GGUFFile:
             ),
         )
 
+    def _size(self, key: str, size: str, default: int | None = None) -> int:
+        return self._given.integer(key, default, at_most=MOST[size])
+
     def _check_features(self) -> None:
         for key, neutral in (
             ("llama.expert_count", 0),
@@ -124,50 +106,63 @@ class GGUFFile:
             ("split.count", 1),
             ("llama.attention.scale", 0.0),
         ):
-            if self._value(key, neutral) not in (neutral, 0):
-                message = f"{self.path} sets {key}={self._value(key)!r}, which is not supported (only {neutral})"
-                raise ModelError(message)
+            if self._given.raw(key, neutral) not in (neutral, 0):
+                self._given.refuse(key, f"{neutral} (nothing else is supported)")
 
     def _require_equal(self, key: str, expected: int) -> None:
-        got = self._value(key, expected)
-        if got != expected:
-            message = f"{self.path} sets {key}={got!r}; only the head size, {expected}, is supported"
-            raise ModelError(message)
+        if self._given.raw(key, expected) != expected:
+            self._given.refuse(key, f"the head size, {expected} (nothing else is supported)")
 
     def _rope(self, head_size: int) -> RopeConfig:
-        kind = self._value("llama.rope.scaling.type", "none")
+        given = self._given
+        kind = given.text("llama.rope.scaling.type", "none")
         if kind not in ("none", "linear"):
-            message = f"{self.path} sets llama.rope.scaling.type={kind!r}; supported are 'none' and 'linear'"
-            raise ModelError(message)
+            given.refuse("llama.rope.scaling.type", "'none' or 'linear'")
         factors: tuple[float, ...] = ()
         if "rope_freqs.weight" in self._tensors:
             values = torch.empty(head_size // 2)
             self._read("rope_freqs.weight", values)
             factors = tuple(values.tolist())
         return RopeConfig(
-            theta=float(self._value("llama.rope.freq_base", 10000.0)),
+            theta=given.number("llama.rope.freq_base", 10000.0),
             kind=RopeScalingKind(kind),
-            factor=float(self._value("llama.rope.scaling.factor", 1.0)),
+            factor=given.number("llama.rope.scaling.factor", 1.0),
             explicit_factors=factors,
         )
 
     def _tensor(self, name: str) -> "StoredTensor":
         if name not in self._tensors:
-            message = f"{self.path} lacks the tensor {name!r}"
+            message = f"the tensor {name!r} is missing"
             raise ModelError(message)
         return self._tensors[name]
 
+    def _require_stored(self, name: str, shape: Shape) -> None:
+        """Check presence, shape and type of a tensor by the file's header."""
+        tensor = self._tensor(name)
+        if tensor.shape != shape:
+            message = f"tensor {name!r} must have shape {shape}, got {tensor.shape}"
+            raise ModelError(message)
+        if tensor.type_name not in SUPPORTED_TYPES:
+            message = f"tensor {name!r} has type {tensor.type_name}; supported are {', '.join(SUPPORTED_TYPES)}"
+            raise ModelError(message)
+
     def weights(self, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
         """Dequantise one engine weight after the other. Order and names: ``loading/layout.py``."""
+        with naming(self.path):  # before memory is taken for any of them
+            for parts in weight_parts(self.config).values():
+                for part, shape in parts:
+                    self._require_stored(_file_name(part), shape)
 
         def read_part(part: str, goal: torch.Tensor) -> None:
             kind = part.split(".")[-2]
             num_heads = {"q": self.config.num_heads, "k": self.config.num_kv_heads}.get(kind)
             if num_heads is None:
-                self._read(_file_name(part), goal)
+                with naming(self.path):
+                    self._read(_file_name(part), goal)
             else:
                 stored = torch.empty_like(goal)
-                self._read(_file_name(part), stored)
+                with naming(self.path):
+                    self._read(_file_name(part), stored)
                 pairs = _halves_as_pairs(goal, num_heads)
                 pairs.copy_(stored.view(pairs.shape))
 
@@ -178,16 +173,8 @@ class GGUFFile:
         from gguf import GGMLQuantizationType
         from gguf.quants import dequantize
 
+        self._require_stored(name, tuple(goal.shape))
         tensor = self._tensor(name)
-        if tensor.shape != tuple(goal.shape):
-            message = f"{self.path}: tensor {tensor.name!r} must have shape {tuple(goal.shape)}, got {tensor.shape}"
-            raise ModelError(message)
-        if tensor.type_name not in SUPPORTED_TYPES:
-            message = (
-                f"{self.path}: tensor {tensor.name!r} has type {tensor.type_name}; "
-                f"supported are {', '.join(SUPPORTED_TYPES)}"
-            )
-            raise ModelError(message)
         kind = GGMLQuantizationType[tensor.type_name]
         values = goal.view(-1)
         with self.path.open("rb") as file:
@@ -196,33 +183,47 @@ class GGUFFile:
                 num_bytes = some.shape[0] * tensor.num_bytes // values.shape[0]
                 data = np.frombuffer(file.read(num_bytes), np.uint8)
                 if len(data) != num_bytes:  # it was longer when its header was read
-                    message = f"{self.path} is truncated inside tensor {tensor.name!r}; download it again"
+                    message = f"the file ends inside tensor {name!r}; download it again"
                     raise ModelError(message)
                 some.copy_(torch.from_numpy(np.require(dequantize(data, kind), requirements="W")))
+        require_finite(f"tensor {name!r}", goal)
 
     def vocabulary(self) -> GGUFVocabulary:
         """Read the tokenizer's part of the file."""
-        with self._oddities_named():
+        with naming(self.path):
             return self._parse_vocabulary()
 
     def _parse_vocabulary(self) -> GGUFVocabulary:
-        def integer(key: str) -> int | None:
-            value = self._value(f"tokenizer.ggml.{key}")
-            return None if value is None else int(value)
+        given, last = self._given, self.config.vocab_size - 1
+        prefix = "tokenizer.ggml."
 
-        ends = map(integer, ("eos_token_id", "eot_token_id", "eom_token_id"))
+        def token_id(key: str) -> int | None:
+            name = prefix + key
+            value = given.raw(name)
+            return None if value is None else fields.integer(name, value, refusal=ModelError, low=0, high=last)
+
+        tokens = given.listed(prefix + "tokens", "text")
+        if not 0 < len(tokens) <= self.config.vocab_size:
+            message = (
+                f"{prefix}tokens must hold 1 to {self.config.vocab_size} texts, the rows of token_embd.weight, "
+                f"got {len(tokens)}"
+            )
+            raise ModelError(message)
+        ends = map(token_id, ("eos_token_id", "eot_token_id", "eom_token_id"))
+        template = given.text("tokenizer.chat_template", "")
+        require_template("tokenizer.chat_template", template)
         return GGUFVocabulary(
-            model=str(self._required("tokenizer.ggml.model")),
-            pre=str(self._value("tokenizer.ggml.pre", "")),
-            tokens=tuple(self._required("tokenizer.ggml.tokens")),
-            token_types=tuple(self._value("tokenizer.ggml.token_type", ())),
-            merges=tuple(self._value("tokenizer.ggml.merges", ())),
-            scores=tuple(self._value("tokenizer.ggml.scores", ())),
-            bos_token_id=integer("bos_token_id"),
+            model=given.text(prefix + "model"),
+            pre=given.text(prefix + "pre", ""),
+            tokens=tokens,
+            token_types=given.listed(prefix + "token_type", "integer", length=len(tokens)),
+            merges=given.listed(prefix + "merges", "text"),
+            scores=given.listed(prefix + "scores", "number", length=len(tokens)),
+            bos_token_id=token_id("bos_token_id"),
             eos_token_ids=tuple(i for i in ends if i is not None),
-            add_bos=bool(self._value("tokenizer.ggml.add_bos_token", default=False)),
-            add_space_prefix=bool(self._value("tokenizer.ggml.add_space_prefix", default=True)),
-            chat_template=self._value("tokenizer.chat_template"),
+            add_bos=given.flag(prefix + "add_bos_token", default=False),
+            add_space_prefix=given.flag(prefix + "add_space_prefix", default=True),
+            chat_template=template or None,
         )
 
 

@@ -12,10 +12,14 @@ from typing import Any, Final
 
 import torch
 
+from engine import fields
 from engine.errors import ModelError
-from engine.models.config import ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind
+from engine.fields import shown
+from engine.models.chat import require_template
+from engine.models.config import MOST, ModelConfig, ModelFeatures, RopeConfig, RopeScalingKind
 from engine.models.loading.cache import Converted
-from engine.models.loading.safetensors import read_json, read_safetensors, weight_files
+from engine.models.loading.entries import Entries, naming
+from engine.models.loading.safetensors import MOST_TOKENIZER_BYTES, read_json, read_safetensors, weight_files
 from engine.models.loading.tokenizer import SavedTokenizer
 from engine.models.tokenizer import SpecialTokens
 
@@ -25,7 +29,6 @@ _ROPE_KINDS: Final[dict[str, RopeScalingKind]] = {
     "linear": RopeScalingKind.LINEAR,
     "llama3": RopeScalingKind.LLAMA3,
 }
-_REQUIRED: Final = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 
 
 def read_folder(folder: Path, dtype: torch.dtype) -> Converted:
@@ -41,59 +44,56 @@ def read_folder(folder: Path, dtype: torch.dtype) -> Converted:
             raise ModelError(message)
     weight_files(folder)
     values = read_json(folder / "config.json")
-    try:
+    with naming(folder / "config.json"):
         config = parse_config(values)
-    except (ModelError, TypeError, ValueError, ArithmeticError) as error:
-        message = f"{folder / 'config.json'}: {error}"
-        raise ModelError(message) from error
     tokenizer = read_tokenizer(folder, values)
     return Converted(config, read_safetensors(folder, config, dtype), tokenizer)
 
 
 def parse_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Translate a config.json. Raises: ModelError for what the engine does not run."""
-    architecture = values.get("model_type")
+    """Translate a config.json. Raises: ModelError for what the engine does not run; it names the key."""
+    given = Entries(values)
+    architecture = given.raw("model_type")
     if architecture not in _ARCHITECTURES:
-        message = f"model_type {architecture!r} is not supported; supported are {', '.join(_ARCHITECTURES)}"
-        raise ModelError(message)
-    missing = [name for name in _REQUIRED if not isinstance(values.get(name), int)]
-    if missing:
-        message = f"must have the integer {', '.join(map(repr, missing))}"
-        raise ModelError(message)
-    _refuse_unsupported(values)
-    num_heads = values["num_attention_heads"]
-    has_bias = bool(values.get("attention_bias", False))
+        given.refuse("model_type", f"one of {', '.join(_ARCHITECTURES)}")
+    _refuse_unsupported(given)
+    hidden_size = given.integer("hidden_size", at_most=MOST["hidden_size"])
+    num_heads = given.integer("num_attention_heads", at_most=MOST["num_heads"])
+    if "head_dim" not in given and hidden_size % num_heads:
+        given.refuse("hidden_size", f"a multiple of num_attention_heads={num_heads} where head_dim is not given")
+    has_bias = given.flag("attention_bias", default=False)
     return ModelConfig(
         architecture=architecture,
-        vocab_size=values["vocab_size"],
-        hidden_size=values["hidden_size"],
-        intermediate_size=values["intermediate_size"],
-        num_layers=values["num_hidden_layers"],
+        vocab_size=given.integer("vocab_size", at_most=MOST["vocab_size"]),
+        hidden_size=hidden_size,
+        intermediate_size=given.integer("intermediate_size", at_most=MOST["intermediate_size"]),
+        num_layers=given.integer("num_hidden_layers", at_most=MOST["num_layers"]),
         num_heads=num_heads,
-        num_kv_heads=values.get("num_key_value_heads") or num_heads,
-        head_size=values.get("head_dim") or values["hidden_size"] // num_heads,
-        rms_norm_eps=float(values.get("rms_norm_eps", 1e-6)),
-        max_position=int(values.get("max_position_embeddings", 2048)),
-        rope=_parse_rope(values),
+        num_kv_heads=given.integer("num_key_value_heads", num_heads, at_most=MOST["num_kv_heads"]),
+        head_size=given.integer("head_dim", hidden_size // num_heads, at_most=MOST["head_size"]),
+        rms_norm_eps=given.number("rms_norm_eps", 1e-6, high=1.0, low_open=False),
+        max_position=given.integer("max_position_embeddings", 2048, at_most=MOST["max_position"]),
+        rope=_parse_rope(given),
         features=ModelFeatures(
-            tie_word_embeddings=bool(values.get("tie_word_embeddings", False)),
+            tie_word_embeddings=given.flag("tie_word_embeddings", default=False),
             qkv_bias=architecture == "qwen2" or has_bias,
             output_bias=architecture != "qwen2" and has_bias,
-            mlp_bias=architecture == "llama" and bool(values.get("mlp_bias", False)),
+            mlp_bias=architecture == "llama" and given.flag("mlp_bias", default=False),
             qk_norm=architecture == "qwen3",
         ),
     )
 
 
-def _refuse_unsupported(values: Mapping[str, Any]) -> None:
-    layer_types = set(values.get("layer_types") or ["full_attention"])
+def _refuse_unsupported(given: Entries) -> None:
+    layer_types = set(given.listed("layer_types", "text")) or {"full_attention"}
     # A window in an architecture without the switch applies as soon as it is set.
-    has_window = values.get("sliding_window") is not None and values.get("use_sliding_window", True)
+    has_window = "sliding_window" in given and given.flag("use_sliding_window", default=True)
+    activation = given.text("hidden_act", "silu")
     refusals = {
         "sliding-window attention": has_window or layer_types != {"full_attention"},
-        f"hidden_act {values.get('hidden_act')!r}": values.get("hidden_act", "silu") != "silu",
-        "quantization_config": values.get("quantization_config") is not None,
-        "partial_rotary_factor": values.get("partial_rotary_factor", 1.0) != 1.0,
+        f"hidden_act {shown(activation)}": activation != "silu",
+        "quantization_config": "quantization_config" in given,
+        "partial_rotary_factor": given.number("partial_rotary_factor", 1.0) != 1.0,
     }
     for name, is_refused in refusals.items():
         if is_refused:
@@ -101,24 +101,25 @@ def _refuse_unsupported(values: Mapping[str, Any]) -> None:
             raise ModelError(message)
 
 
-def _parse_rope(values: Mapping[str, Any]) -> RopeConfig:
+def _parse_rope(given: Entries) -> RopeConfig:
     """Read rope_parameters (transformers 5) or rope_theta and rope_scaling (before)."""
-    rope: Mapping[str, Any] = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    name = rope.get("rope_type", rope.get("type", "default"))
+    rope = given.inner("rope_parameters" if "rope_parameters" in given else "rope_scaling")
+    key = "rope_type" if "rope_type" in rope else "type"
+    name = rope.text(key, "default")
     if name not in _ROPE_KINDS:
-        message = f"rope scaling {name!r} is not supported; supported are {', '.join(_ROPE_KINDS)}"
+        message = f"rope scaling {shown(name)} is not supported; supported are {', '.join(_ROPE_KINDS)}"
         raise ModelError(message)
-    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+    if rope.number("partial_rotary_factor", 1.0) != 1.0:
         message = "partial_rotary_factor is not supported"
         raise ModelError(message)
     return RopeConfig(
-        theta=float(rope.get("rope_theta", values.get("rope_theta", 10000.0))),
+        theta=(rope if "rope_theta" in rope else given).number("rope_theta", 10000.0),
         kind=_ROPE_KINDS[name],
-        factor=float(rope.get("factor", 1.0)),
-        low_freq_factor=float(rope.get("low_freq_factor", 1.0)),
-        high_freq_factor=float(rope.get("high_freq_factor", 4.0)),
-        original_max_position=int(
-            rope.get("original_max_position_embeddings", values.get("max_position_embeddings", 8192))
+        factor=rope.number("factor", 1.0),
+        low_freq_factor=rope.number("low_freq_factor", 1.0),
+        high_freq_factor=rope.number("high_freq_factor", 4.0),
+        original_max_position=rope.integer(
+            "original_max_position_embeddings", given.integer("max_position_embeddings", 8192)
         ),
     )
 
@@ -128,61 +129,116 @@ def read_tokenizer(folder: Path, model_values: Mapping[str, Any]) -> SavedTokeni
 
     Raises: ModelError when one of the files is no JSON or not laid out as such a file is.
     """
-    parsed = read_json(folder / "tokenizer.json")
+    path = folder / "tokenizer.json"
+    parsed = read_json(path, most_bytes=MOST_TOKENIZER_BYTES)
+    with naming(path):
+        tokens, first = _token_facts(Entries(parsed))
     settings = _read_optional(folder / "tokenizer_config.json")
-    generation = _read_optional(folder / "generation_config.json")
-    try:
-        special = _special_tokens(parsed, settings, generation.get("eos_token_id", model_values.get("eos_token_id")))
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        message = f"{folder / 'tokenizer.json'} is not laid out as a tokenizer ({type(error).__name__}: {error})"
-        raise ModelError(message) from error
-    special = dataclasses.replace(special, chat_template=_chat_template(folder, settings))
-    return SavedTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"), special)
-
-
-def _special_tokens(parsed: Mapping[str, Any], settings: Mapping[str, Any], eos: Any) -> SpecialTokens:
-    """Gather them. eos: an id, several, or None where only the tokenizer's settings name it."""
-    added = {entry["content"]: entry for entry in parsed.get("added_tokens") or []}
-
-    def id_of(token: Any) -> int | None:
-        text = token.get("content") if isinstance(token, dict) else token
-        return added[text]["id"] if text in added else None
-
-    if eos is None:
-        eos = id_of(settings.get("eos_token"))
-    first, bos = _first_special_id(parsed), id_of(settings.get("bos_token"))
-    add_bos = settings.get("add_bos_token")
-    if not isinstance(add_bos, bool):  # then the post-processor decides
-        add_bos = first is not None and bos in (None, first)
-    return SpecialTokens(
-        eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
-        bos_token_id=first if bos is None else bos,
-        add_bos=add_bos,
-        control_ids=frozenset(entry["id"] for entry in added.values() if entry.get("special")),
+    with naming(folder / "tokenizer_config.json"):
+        special = _special_tokens(tokens, first, Entries(settings))
+        template = _template_of(Entries(settings))
+    eos = _end_ids(folder, model_values)
+    special = dataclasses.replace(
+        special,
+        eos_token_ids=special.eos_token_ids if eos is None else eos,
+        chat_template=_chat_template(folder, template),
     )
+    return SavedTokenizer(path.read_text(encoding="utf-8"), special)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _AddedToken:
+    """One of tokenizer.json's added tokens."""
+
+    text: str
+    token_id: int
+    is_control: bool
+
+
+def _token_facts(parsed: Entries) -> tuple[dict[str, _AddedToken], int | None]:
+    """Read the added tokens by their text, and the id that the post-processor puts in front, if it does."""
+
+    def added(entry: Entries) -> _AddedToken:
+        token_id = entry.integer("id", low=0, at_most=MOST["vocab_size"])
+        return _AddedToken(entry.text("content"), token_id, entry.flag("special", default=False))
+
+    found: list[_AddedToken] = parsed.each("added_tokens", added)
+    processor = parsed.inner("post_processor")
+    steps = processor.each("processors", lambda step: step) if "processors" in processor else [processor]
+    firsts = [_first_of(step) for step in steps if step.raw("type") == "TemplateProcessing"]
+    return {token.text: token for token in found}, next((first for first in firsts if first is not None), None)
+
+
+def _first_of(step: Entries) -> int | None:
+    """Give the id of the token that a template begins with, None when it begins with the text."""
+    pieces = step.each("single", lambda piece: piece)
+    if not pieces or "SpecialToken" not in pieces[0]:
+        return None
+    name = pieces[0].inner("SpecialToken").text("id")
+    ids = step.inner("special_tokens").inner(name).listed("ids", "integer")
+    if not ids:
+        step.inner("special_tokens").inner(name).refuse("ids", "a list of at least one token id")
+    return ids[0]
+
+
+def _special_tokens(tokens: Mapping[str, _AddedToken], first: int | None, settings: Entries) -> SpecialTokens:
+    def id_of(key: str) -> int | None:
+        value = settings.raw(key)
+        text = value if isinstance(value, str) else settings.inner(key).raw("content")
+        token = tokens.get(text) if isinstance(text, str) else None
+        return None if token is None else token.token_id
+
+    eos, bos = id_of("eos_token"), id_of("bos_token")
+    # Where the settings leave it open, the post-processor decides.
+    adds_first = first is not None and bos in (None, first)
+    return SpecialTokens(
+        eos_token_ids=frozenset(() if eos is None else (eos,)),
+        bos_token_id=first if bos is None else bos,
+        add_bos=settings.flag("add_bos_token", default=adds_first),
+        control_ids=frozenset(token.token_id for token in tokens.values() if token.is_control),
+    )
+
+
+def _end_ids(folder: Path, model_values: Mapping[str, Any]) -> frozenset[int] | None:
+    """Read the ids that end a text, from generation_config.json or else config.json; None where neither names one."""
+    generation = _read_optional(folder / "generation_config.json")
+    is_generation = generation.get("eos_token_id") is not None
+    value = generation["eos_token_id"] if is_generation else model_values.get("eos_token_id")
+    if value is None:
+        return None
+    most = model_values.get("vocab_size")
+    high = most - 1 if isinstance(most, int) else None
+    with naming(folder / ("generation_config.json" if is_generation else "config.json")):
+        listed = value if isinstance(value, list) else [value]
+        return frozenset(fields.integer("eos_token_id", i, refusal=ModelError, low=0, high=high) for i in listed)
 
 
 def _read_optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _first_special_id(parsed: Mapping[str, Any]) -> int | None:
-    """Give the id that tokenizer.json's post-processor puts in front of a text, if it does."""
-    processor = parsed.get("post_processor") or {}
-    for step in processor.get("processors", [processor]):
-        if step.get("type") != "TemplateProcessing":
-            continue
-        first = step["single"][0].get("SpecialToken")
-        if first is not None:
-            return step["special_tokens"][first["id"]]["ids"][0]
-    return None
+def _template_of(settings: Entries) -> str | None:
+    """Read the chat template of the settings; of several, the one named default."""
+    value = settings.raw("chat_template")
+    if isinstance(value, list):
+        named = settings.each("chat_template", lambda entry: (entry.text("name"), entry.text("template")))
+        value = dict(named).get("default")
+    if not isinstance(value, str | None):
+        settings.refuse("chat_template", "text, or a list of objects with name and template")
+    if value is not None:
+        require_template("chat_template", value)
+    return value
 
 
-def _chat_template(folder: Path, settings: Mapping[str, Any]) -> str | None:
+def _chat_template(folder: Path, of_settings: str | None) -> str | None:
     own_file = folder / "chat_template.jinja"
-    if own_file.is_file():
-        return own_file.read_text(encoding="utf-8")
-    template = settings.get("chat_template")
-    if isinstance(template, list):  # several, by name
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    return template if isinstance(template, str) else None
+    if not own_file.is_file():
+        return of_settings
+    with naming(own_file):
+        try:
+            template = own_file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            message = f"the template must be UTF-8 text ({error})"
+            raise ModelError(message) from error
+        require_template("the template", template)
+        return template

@@ -5,18 +5,26 @@ Tensors are mapped into memory and converted one by one. Does not: read configur
 """
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
+from engine.device import DeviceSpec, free_memory
 from engine.errors import ModelError
+from engine.fields import bytes_in_words
 from engine.models.config import ModelConfig
-from engine.models.loading.layout import read_weights
+from engine.models.loading.entries import Entries, naming
+from engine.models.loading.finite import require_finite
+from engine.models.loading.layout import Shape, read_weights, weight_parts, weight_shapes
 
 _INDEX: Final = "model.safetensors.index.json"
 _SINGLE: Final = "model.safetensors"
-_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+_MOST_JSON_BYTES: Final = 1 << 24  # an index of a thousand layers stays far below
+MOST_TOKENIZER_BYTES: Final = 1 << 28
+_FLOATS: Final = ("F32", "BF16", "F16")
 
 _WHOLE_NAMES = {
     "embedding.weight": "model.embed_tokens.weight",
@@ -38,13 +46,18 @@ _LAYER_NAMES = {
 }
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises: ModelError for a file that is missing, no JSON, or no object."""
+def read_json(path: Path, *, most_bytes: int = _MOST_JSON_BYTES) -> dict[str, Any]:
+    """Read a JSON object. Raises: ModelError for a file that is missing, huge, no JSON, or no object."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        message = f"{path} cannot be read as JSON: {error}"
+        size = path.stat().st_size
+        values = None if size > most_bytes else json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        message = f"{path} cannot be read as JSON: {reason}"
         raise ModelError(message) from error
+    if size > most_bytes:
+        message = f"{path} must have at most {bytes_in_words(most_bytes)}, got {bytes_in_words(size)}"
+        raise ModelError(message)
     if not isinstance(values, dict):
         message = f"{path} must hold a JSON object, got {type(values).__name__}"
         raise ModelError(message)
@@ -54,11 +67,12 @@ def read_json(path: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """List the folder's weight files in order. Raises: ModelError when there are none or a shard is missing."""
     if (folder / _INDEX).is_file():
-        weight_map = read_json(folder / _INDEX).get("weight_map")
-        if not isinstance(weight_map, dict):
-            message = f"{folder / _INDEX} lacks the object 'weight_map'"
-            raise ModelError(message)
-        files = [folder / name for name in sorted(set(weight_map.values()))]
+        index = Entries(read_json(folder / _INDEX))
+        with naming(folder / _INDEX):
+            shards = index.inner("weight_map").texts()
+            if not shards:
+                index.refuse("weight_map", "an object that gives the file of each tensor")
+            files = [folder / name for name in sorted(set(shards.values()))]
     else:
         files = [folder / _SINGLE]
     for file in files:
@@ -84,23 +98,43 @@ def read_safetensors(folder: Path, config: ModelConfig, dtype: torch.dtype) -> d
             message = f"{path} is not a readable safetensors file ({error}); download it again"
             raise ModelError(message) from error
 
+    for parts in weight_parts(config).values():  # before memory is taken for any of them
+        for part, shape in parts:
+            _require_stored(folder, handles, _file_name(part), shape)
+    needed = sum(math.prod(shape) for shape in weight_shapes(config).values()) * dtype.itemsize
+    free = free_memory(DeviceSpec(torch.device("cpu"), dtype, is_cuda=False))
+    if needed > free:
+        message = (
+            f"{folder}: the weights take {bytes_in_words(needed)} of memory as {str(dtype).removeprefix('torch.')}, "
+            f"and {bytes_in_words(free)} are free; use a smaller model or a smaller dtype"
+        )
+        raise ModelError(message)
+
     def read_part(part: str, goal: torch.Tensor) -> None:
-        shape = tuple(goal.shape)
         name = _file_name(part)
-        if name not in handles:
-            message = f"{folder} lacks the tensor {name!r} of shape {shape}"
-            raise ModelError(message)
-        got = tuple(handles[name].get_slice(name).get_shape())
-        if got != shape:
-            message = f"{folder}: tensor {name!r} must have shape {shape} according to config.json, got {got}"
-            raise ModelError(message)
-        tensor = handles[name].get_tensor(name)
-        if tensor.dtype not in _FLOATS:
-            message = f"{folder}: tensor {name!r} has type {tensor.dtype}; supported are float32, bfloat16 and float16"
-            raise ModelError(message)
-        goal.copy_(tensor)
+        try:
+            goal.copy_(handles[name].get_tensor(name))
+        except (SafetensorError, RuntimeError) as error:
+            message = f"{folder}: tensor {name!r} cannot be read ({error}); download it again"
+            raise ModelError(message) from error
+        require_finite(f"{folder}: tensor {name!r}", goal)
 
     return dict(read_weights(config, dtype, read_part))
+
+
+def _require_stored(folder: Path, handles: Mapping[str, Any], name: str, shape: Shape) -> None:
+    """Check presence, shape and type of a tensor by the files' headers."""
+    if name not in handles:
+        message = f"{folder} lacks the tensor {name!r} of shape {shape}"
+        raise ModelError(message)
+    stored = handles[name].get_slice(name)
+    got = tuple(stored.get_shape())
+    if got != shape:
+        message = f"{folder}: tensor {name!r} must have shape {shape} according to config.json, got {got}"
+        raise ModelError(message)
+    if stored.get_dtype() not in _FLOATS:
+        message = f"{folder}: tensor {name!r} has type {stored.get_dtype()}; supported are {', '.join(_FLOATS)}"
+        raise ModelError(message)
 
 
 def _file_name(part: str) -> str:

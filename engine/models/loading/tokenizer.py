@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import ModelError
+from engine.fields import shown
 from engine.models.tokenizer import SpecialTokens, Tokenizer
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # GGUF's token types
 _SPACE_MARK = "\u2581"  # how SentencePiece writes a space
+_LONGEST_TOKEN = 4096  # a vocabulary has some of a hundred; every cut of every token is tried
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -73,6 +75,8 @@ class BPETokenizer(Tokenizer):
         except Exception as error:  # the library raises plain Exception
             message = f"the tokenizer definition cannot be read: {error}"
             raise ModelError(message) from error
+        self._encoder.no_truncation()  # a file may ask for both, and a cut prompt is no answer to a long one
+        self._encoder.no_padding()
         decoder = json.loads(saved.definition).get("decoder") or {}
         is_byte_level, strips = _decoder_kind(decoder)
         vocabulary = self._encoder.get_vocab(with_added_tokens=True)
@@ -154,6 +158,12 @@ def _byte_level_encoder(vocabulary: GGUFVocabulary) -> "tokenizers.Tokenizer":
             f"pre-tokenizer {vocabulary.pre!r} is not supported; supported are {', '.join(map(repr, _WORD_PATTERNS))}"
         )
         raise ModelError(message)
+    odd = next((i for i, merge in enumerate(vocabulary.merges) if not all(merge.partition(" "))), None)
+    if odd is not None:
+        message = (
+            f"tokenizer.ggml.merges[{odd}] must be two texts with a space between, got {shown(vocabulary.merges[odd])}"
+        )
+        raise ModelError(message)
     pairs = (merge.partition(" ") for merge in vocabulary.merges)
     model = models.BPE(
         vocab={token: i for i, token in enumerate(vocabulary.tokens)},
@@ -179,6 +189,13 @@ def _sentencepiece_encoder(vocabulary: GGUFVocabulary) -> "tokenizers.Tokenizer"
     from tokenizers import Tokenizer, decoders, models, normalizers
 
     ids = {token: i for i, token in enumerate(vocabulary.tokens)}
+    if not vocabulary.scores:
+        message = "tokenizer.ggml.scores must hold a number for each token of a 'llama' tokenizer, got none"
+        raise ModelError(message)
+    longest = max(ids, key=len)
+    if len(longest) > _LONGEST_TOKEN:
+        message = f"tokenizer.ggml.tokens must have at most {_LONGEST_TOKEN} characters each, got {shown(longest)}"
+        raise ModelError(message)
     unknown = next(
         (t for t, kind in zip(vocabulary.tokens, vocabulary.token_types, strict=False) if kind == _UNKNOWN), None
     )

@@ -1,7 +1,7 @@
 import pytest
 
 from engine.errors import ModelError, RequestError
-from engine.models.chat import render_chat
+from engine.models.chat import render_chat, require_template
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 
@@ -37,6 +37,40 @@ def test_what_the_template_refuses_is_a_request_error_with_its_words():
 def test_a_template_cannot_leave_its_sandbox(template: str):
     with pytest.raises(ModelError, match="was stopped, it tried to leave its sandbox"):
         render_chat(template, MESSAGES, {})
+
+
+def test_the_tag_around_the_assistants_words_shows_them():
+    template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    require_template("chat_template", template)
+    assert render_chat(template, MESSAGES, {}) == "hi"
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [("{% if", "unexpected 'end of template'"), ("{{ a }\n", "line 1"), ("{% nonsense %}", "unknown tag 'nonsense'")],
+)
+def test_a_text_that_is_no_template_is_refused_by_name(template: str, reason: str):
+    with pytest.raises(ModelError, match=rf"^chat_template must be a jinja2 template, got .*({reason})"):
+        require_template("chat_template", template)
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ("hi", "a conversation must be a list of messages with 'role' and 'content', got 'hi'"),
+        (None, "a conversation must be a list of messages with 'role' and 'content', got None"),
+        (MESSAGES[0], "a conversation must be a list of messages .*, got {'content': 'hi', 'role': 'user'}"),
+        (["hi"], "a chat message must be a dict with 'role' and 'content', message 0 is 'hi'"),
+        ([*MESSAGES, {1: 2, "a": 3}], r"a chat message needs 'role' and 'content', message 1 has \[1, 'a'\]"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(messages, message: str):
+    with pytest.raises(RequestError, match=message):
+        render_chat("", messages, {})
+
+
+def test_messages_may_come_one_by_one():
+    assert render_chat("{{ messages | length }}", (m for m in MESSAGES), {}) == "1"
 
 
 def test_a_broken_template_is_a_model_error():

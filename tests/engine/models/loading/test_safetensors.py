@@ -53,7 +53,25 @@ def test_a_misshapen_tensor_is_named_with_both_shapes(folder: Path):
 
 def test_an_integer_tensor_is_refused_by_type(folder: Path):
     change(folder, "model.norm.weight", torch.zeros(64, dtype=torch.int8))
-    with pytest.raises(ModelError, match=r"'model.norm.weight' has type torch.int8; supported are float32"):
+    with pytest.raises(ModelError, match=r"'model.norm.weight' has type I8; supported are F32, BF16"):
+        read_safetensors(folder, TINY_CONFIG, torch.float32)
+
+
+def test_a_weight_that_is_no_number_is_named_as_the_file_names_it(folder: Path):
+    weights = torch.zeros(64, 64)
+    weights[1, 5] = float("nan")
+    change(folder, "model.layers.1.self_attn.q_proj.weight", weights)
+    with pytest.raises(
+        ModelError, match=r"tensor 'model.layers.1.self_attn.q_proj.weight' must hold .* got nan at \[1"
+    ):
+        read_safetensors(folder, TINY_CONFIG, torch.float32)
+
+
+def test_weights_larger_than_memory_are_refused_before_any_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("engine.models.loading.safetensors.free_memory", lambda spec: 1 << 18)
+    with pytest.raises(
+        ModelError, match=r"the weights take 576768 bytes of memory as float32, and 262144 bytes are fr"
+    ):
         read_safetensors(folder, TINY_CONFIG, torch.float32)
 
 
@@ -85,5 +103,7 @@ def test_shards_are_listed_in_order_and_a_missing_one_is_named(folder: Path):
 
 def test_an_index_without_a_map_is_named(folder: Path):
     (folder / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"index\.json lacks the object 'weight_map'"):
+    with pytest.raises(
+        ModelError, match=r"index\.json: weight_map must be an object that gives the file of each tensor, got None"
+    ):
         weight_files(folder)

@@ -152,12 +152,27 @@ def test_special_tokens_of_the_file_are_kept():
             {"pre": "tekken"},
             "pre-tokenizer 'tekken' is not supported; supported are 'gpt-2', 'smollm', 'llama-bpe', 'q",
         ),
-        ({"model": "llama", "scores": ()}, "the file's vocabulary makes no tokenizer"),
+        ({"merges": ("a b", "ab")}, r"tokenizer.ggml.merges\[1\] must be two texts with a space between, got 'ab'"),
+        ({"model": "llama", "scores": ()}, "tokenizer.ggml.scores must hold a number for each token of a 'llama' tok"),
+        (
+            {"model": "llama", "scores": (0.0,), "tokens": ("x" * 5000,)},
+            "tokenizer.ggml.tokens must have at most 4096 characters each, got 'xxx.*[.][.][.]xxx",
+        ),
     ],
 )
 def test_a_vocabulary_that_makes_no_tokenizer_is_named(changes: dict, message: str):
     with pytest.raises(ModelError, match=message):
         tokenizer_from_gguf(dataclasses.replace(byte_level_vocabulary("gpt-2")[1], **changes))
+
+
+def test_a_file_that_asks_for_cuts_and_padding_gets_neither():
+    tokenizer = small_tokenizer()
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=50)
+    ids = BPETokenizer(SavedTokenizer(tokenizer.to_str(), SpecialTokens()), 320).encode(
+        "The capital of France is Paris."
+    )
+    assert 3 < len(ids) < 50
 
 
 def test_more_tokens_than_the_model_knows_are_refused():
