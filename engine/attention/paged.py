@@ -14,6 +14,7 @@ Source: TensorRT-LLM's and FlashInfer's per-step tables, with one derived tensor
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Final
 
@@ -60,7 +61,9 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._room_host = np.zeros(S, dtype=np.int32)  # KV tokens that each table holds
         self._kv_lens_host = np.zeros(S, dtype=np.int32)
         self._step: AttentionStep | None = None
-        self._num_advanced = 0  # steady steps since _step
+        self._num_advanced = 0  # steady steps that _step and _kv_lens_host do not know of
+        self._steps_left = 0
+        self._live = self.kv_lens[:0]
         self._tables: list[tuple[int, ...]] = []
         self._seq_lens: tuple[int, ...] = ()
         if capacity.is_cuda_graph:
@@ -69,14 +72,7 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
     @property
     def step(self) -> AttentionStep | None:
         """The step last prepared; after steady steps it is put together here, for nobody else needs it."""
-        if self._step is not None and self._num_advanced:
-            params = self._step.kv_cache_params
-            cached = tuple([count + self._num_advanced for count in params.num_cached_tokens_per_seq])
-            params = dataclasses.replace(params, num_cached_tokens_per_seq=cached)
-            self._step = dataclasses.replace(
-                self._step, kv_cache_params=params, block_tables=tuple(self._tables[: self._step.num_seqs])
-            )
-            self._num_advanced = 0
+        self._settle()
         return self._step
 
     def prepare(self, step: AttentionStep) -> None:
@@ -94,32 +90,51 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._kv_lens_host[len(kv_lens) :] = 0
         self._copy("kv_lens", self._kv_lens_host)
         self._step, self._num_advanced = step, 0
+        self._live = self.kv_lens[: step.num_seqs]
+        self._steps_left = self._room(step.num_seqs)
 
     def advance(self, step: SteadyStep) -> None:
-        """Add one to every live length, on the device and in the mirror, and write the tables that grew.
+        """Add one to every live length on the device, and write the tables that grew; the mirror follows later.
 
-        Raises: CapacityError when a sequence would outgrow its blocks; the metadata is as before then.
+        Raises: CapacityError when a sequence would outgrow its blocks; the lengths are as before then.
         """
         assert self._step is not None, "a steady step follows a prepared one"
-        lengths, size = self._kv_lens_host[: step.num_seqs], self.capacity.tokens_per_block
-        for row, table in zip(step.changed_rows, step.changed_tables, strict=True):
-            self._room_host[row] = len(table) * size
-        if (lengths >= self._room_host[: step.num_seqs]).any():
-            row = int(np.argmax(lengths >= self._room_host[: step.num_seqs]))
-            self._room_host[: len(self._tables)] = [len(table) * size for table in self._tables]
-            message = (
-                f"sequence {row} would have {int(lengths[row]) + 1} KV tokens in blocks that hold {int(lengths[row])}; "
-                "reserve before the step"
-            )
-            raise CapacityError(message)
         self.written = ()
         if step.changed_rows:
+            self._settle()
             self._write_table_rows(step.changed_rows, step.changed_tables)
-        live = self.kv_lens[: step.num_seqs]
-        self._stream.launch(lambda: live.add_(1))
+            self._steps_left = self._room(step.num_seqs)
+        if self._steps_left < 1:
+            self._refuse_advance(step.num_seqs)
+        self._stream.launch(functools.partial(self._live.add_, 1))
         self.written += (TensorWrite("kv_lens", 0, step.num_seqs, in_place_add=True),)
-        lengths += 1
+        self._steps_left -= 1
         self._num_advanced += 1
+
+    def _room(self, num_seqs: int) -> int:
+        """Count the steps that every sequence can advance within its blocks."""
+        return int((self._room_host[:num_seqs] - self._kv_lens_host[:num_seqs]).min(initial=0x7FFFFFFF))
+
+    def _settle(self) -> None:
+        """Bring the host's side up to the steps that were only counted."""
+        if self._step is None or not self._num_advanced:
+            return
+        params = self._step.kv_cache_params
+        cached = tuple([count + self._num_advanced for count in params.num_cached_tokens_per_seq])
+        params = dataclasses.replace(params, num_cached_tokens_per_seq=cached)
+        tables = tuple(self._tables[: self._step.num_seqs])
+        self._step = dataclasses.replace(self._step, kv_cache_params=params, block_tables=tables)
+        self._kv_lens_host[: self._step.num_seqs] += self._num_advanced
+        self._num_advanced = 0
+
+    def _refuse_advance(self, num_seqs: int) -> None:
+        self._settle()
+        row = int(np.argmin(self._room_host[:num_seqs] - self._kv_lens_host[:num_seqs]))
+        message = (
+            f"sequence {row} would have {int(self._kv_lens_host[row]) + 1} KV tokens in blocks that hold "
+            f"{int(self._room_host[row])}; reserve before the step"
+        )
+        raise CapacityError(message)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Name every device tensor that a graph may read, the KV pool included."""

@@ -17,6 +17,8 @@ safe.
 import dataclasses
 import enum
 
+from engine.llm_request import LlmRequest
+
 
 class SteadyRefusal(enum.StrEnum):
     """Why a step leaves no record, or may not use one; the first condition that fails, in this order."""
@@ -59,9 +61,9 @@ class RecordingFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SteadyRecord:
-    """What a full step leaves behind. Order: request_ids is that of the rows. table_version: of the block tables."""
+    """What a step leaves behind. Order: requests is that of the rows. table_version: of the block tables."""
 
-    request_ids: tuple[int, ...]
+    requests: list[LlmRequest]
     table_version: int
 
 
@@ -69,13 +71,14 @@ class SteadyRecord:
 class UseFacts:
     """The step that would use the record.
 
-    num_contexts: promoted ones count. changed: requests whose block table changed since; None when not known.
+    num_contexts: promoted ones count. requests: in row order; requests are compared as objects, which costs no look at
+    any of them. changed: ids of requests whose block table changed since the record; None when not known.
     """
 
     is_warmup: bool
     has_previous_sample: bool
     num_contexts: int
-    request_ids: tuple[int, ...]
+    requests: list[LlmRequest]
     changed: frozenset[int] | None
 
 
@@ -86,14 +89,19 @@ class SteadyRows:
     changed_rows, changed_tables: the rows whose block table grew, ascending, and their tables.
     """
 
-    request_ids: tuple[int, ...]
-    changed_rows: tuple[int, ...]
-    changed_tables: tuple[tuple[int, ...], ...]
+    requests: list[LlmRequest]
+    changed_rows: tuple[int, ...] = ()
+    changed_tables: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def request_ids(self) -> tuple[int, ...]:
+        """The rows' requests; for observers, since it asks each of them."""
+        return tuple([request.request_id for request in self.requests])
 
     @property
     def num_rows(self) -> int:
         """Rows of the step: one for each request."""
-        return len(self.request_ids)
+        return len(self.requests)
 
 
 def why_not_record(facts: RecordingFacts) -> SteadyRefusal | None:
@@ -124,9 +132,9 @@ def why_not_use(record: SteadyRecord | None, facts: UseFacts) -> SteadyRefusal |
         return SteadyRefusal.NO_PREVIOUS_SAMPLE
     if facts.num_contexts:
         return SteadyRefusal.HAS_CONTEXTS
-    if len(facts.request_ids) != len(record.request_ids):
+    if len(facts.requests) != len(record.requests):
         return SteadyRefusal.OTHER_NUMBER_OF_REQUESTS
-    if facts.request_ids != record.request_ids:
+    if facts.requests != record.requests:
         return SteadyRefusal.OTHER_REQUESTS
     if facts.changed is None:
         return SteadyRefusal.TABLES_UNKNOWN

@@ -123,7 +123,9 @@ class DecoderRunner(ScheduledModelRunner):
         if inputs.new_tensors_device is not None:
             views = preparer.steady_inputs(prepared, inputs.new_tensors_device)
             facts = recording_facts(batch, host, is_dummy=is_dummy, model_adds_inputs=self._model_adds_inputs)
-            self._steady.record(facts, SteadyUse(plan, views, SteadyRows(host.request_ids, (), ())), kv_cache)
+            self._steady.record(
+                facts, SteadyUse(plan, views, SteadyRows([span.request for span in batch.spans])), kv_cache
+            )
         return prepared
 
     def _derive(self, use: SteadyUse, kv_cache: KVCacheManager, step: int) -> PreparedInputs:

@@ -8,8 +8,6 @@ Source: TensorRT-LLM's steady-generation cache in its decoder runner.
 """
 
 import dataclasses
-import operator
-from typing import Final
 
 from engine.attention.interface import AttentionMetadata, SteadyStep
 from engine.cuda_graphs.key import SampleMode
@@ -21,8 +19,6 @@ from engine.inputs.records import ScheduledInputs
 from engine.inputs.steady import RecordingFacts, SteadyRecord, SteadyRefusal, SteadyRows, UseFacts
 from engine.kv_cache.manager import KVCacheManager
 from engine.scheduled import PaddedBatch, RowKind
-
-_REQUEST_ID: Final = operator.attrgetter("request.spec.request_id")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +51,7 @@ class SteadyPath:
         """Start without a record."""
         self._decisions = decisions
         self._held: tuple[SteadyRecord, SteadyUse] | None = None
+        self._row_of: dict[int, int] = {}  # of the record's requests
         self.refusal: SteadyRefusal | None = SteadyRefusal.NOTHING_RECORDED
 
     def forget(self) -> None:
@@ -65,34 +62,35 @@ class SteadyPath:
         """Return what this step may be derived from; the record is gone either way."""
         held, self._held = self._held, None
         batch = inputs.batch
-        # The ids of a batch with contexts are not looked at, nor those of a step without a record.
-        has_ids = held is not None and not batch.context_requests
+        # The requests of a batch with contexts are not looked at, nor those of a step without a record.
+        is_candidate = held is not None and not batch.context_requests
         facts = UseFacts(
             is_warmup=is_dummy,
             has_previous_sample=inputs.new_tensors_device is not None,
             num_contexts=len(batch.context_requests),
-            request_ids=tuple(map(_REQUEST_ID, batch.generation_requests)) if has_ids else (),
+            requests=[span.request for span in batch.generation_requests] if is_candidate else [],
             changed=None if held is None else kv_cache.changed_since(held[0].table_version),
         )
         self.refusal = self._decisions.why_not_use_steady(None if held is None else held[0], facts)
         if self.refusal is not None or held is None:
             return None
-        changed = facts.changed or ()
-        grown = [(row, i) for row, i in enumerate(facts.request_ids) if i in changed] if changed else []
-        rows = SteadyRows(
-            request_ids=facts.request_ids,
-            changed_rows=tuple([row for row, _ in grown]),
-            changed_tables=tuple([kv_cache.block_table(request_id) for _, request_id in grown]),
-        )
-        return dataclasses.replace(held[1], rows=rows)
+        rows = held[1].rows
+        if facts.changed:
+            grown = sorted([self._row_of[i] for i in facts.changed if i in self._row_of])
+            tables = tuple([kv_cache.block_table(facts.requests[row].request_id) for row in grown])
+            rows = SteadyRows(facts.requests, tuple(grown), tables)
+        elif rows.changed_rows:
+            rows = SteadyRows(facts.requests)
+        return held[1] if rows is held[1].rows else dataclasses.replace(held[1], rows=rows)
 
     def keep(self, use: SteadyUse, kv_cache: KVCacheManager) -> None:
         """Leave the record of a step that was derived."""
-        self._held = (SteadyRecord(use.rows.request_ids, kv_cache.table_version), use)
+        self._held = (SteadyRecord(use.rows.requests, kv_cache.table_version), use)
 
     def record(self, facts: RecordingFacts, full: SteadyUse, kv_cache: KVCacheManager) -> None:
         """Leave the record of a full step, if it passes the recording test. full: its own plan, views and rows."""
         if self._decisions.why_not_record_steady(facts) is None:
+            self._row_of = {request_id: row for row, request_id in enumerate(full.rows.request_ids)}
             self.keep(full, kv_cache)
 
 

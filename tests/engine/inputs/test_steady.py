@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.config import SamplingParams
 from engine.inputs.steady import (
     RecordingFacts,
     SteadyRecord,
@@ -15,6 +16,7 @@ from engine.inputs.steady import (
     why_not_record,
     why_not_use,
 )
+from engine.llm_request import LlmRequest, RequestSpec
 
 GOOD = RecordingFacts(
     is_warmup=False,
@@ -26,9 +28,11 @@ GOOD = RecordingFacts(
     num_previous_samples=3,
     num_rows=3,
 )
-RECORD = SteadyRecord((4, 7, 9), table_version=12)
+REQUESTS = [LlmRequest(RequestSpec(request_id, (1,), SamplingParams())) for request_id in range(6)]
+TWIN = LlmRequest(RequestSpec(0, (1,), SamplingParams()))
+RECORD = SteadyRecord(REQUESTS[:3], table_version=12)
 SAME = UseFacts(
-    is_warmup=False, has_previous_sample=True, num_contexts=0, request_ids=(4, 7, 9), changed=frozenset({4, 100})
+    is_warmup=False, has_previous_sample=True, num_contexts=0, requests=REQUESTS[:3], changed=frozenset({4, 100})
 )
 
 
@@ -66,9 +70,10 @@ def test_the_same_requests_in_the_same_order_may_use_the_record():
         ({"is_warmup": True}, SteadyRefusal.IS_WARMUP),
         ({"has_previous_sample": False}, SteadyRefusal.NO_PREVIOUS_SAMPLE),
         ({"num_contexts": 1}, SteadyRefusal.HAS_CONTEXTS),
-        ({"request_ids": (4, 7)}, SteadyRefusal.OTHER_NUMBER_OF_REQUESTS),
-        ({"request_ids": (7, 4, 9)}, SteadyRefusal.OTHER_REQUESTS),
-        ({"request_ids": (4, 7, 8)}, SteadyRefusal.OTHER_REQUESTS),
+        ({"requests": REQUESTS[:2]}, SteadyRefusal.OTHER_NUMBER_OF_REQUESTS),
+        ({"requests": [REQUESTS[1], REQUESTS[0], REQUESTS[2]]}, SteadyRefusal.OTHER_REQUESTS),
+        ({"requests": REQUESTS[:2] + REQUESTS[3:4]}, SteadyRefusal.OTHER_REQUESTS),
+        ({"requests": [TWIN, *REQUESTS[1:3]]}, SteadyRefusal.OTHER_REQUESTS),
         ({"changed": None}, SteadyRefusal.TABLES_UNKNOWN),
     ],
 )
@@ -93,7 +98,7 @@ def test_every_refusal_is_one_of_the_conditions_above():
     assert named | {SteadyRefusal.NOTHING_RECORDED} == set(SteadyRefusal)
 
 
-ids = st.lists(st.integers(0, 5), unique=True, max_size=4).map(tuple)
+ids = st.lists(st.sampled_from(REQUESTS), unique=True, max_size=4)
 
 
 @given(recorded=ids, given_ids=ids, num_contexts=st.integers(0, 2), is_warmup=st.booleans(), has_sample=st.booleans())
@@ -104,4 +109,5 @@ def test_use_is_allowed_exactly_for_an_equal_pure_decode_step(recorded, given_id
 
 
 def test_a_steady_step_has_a_row_for_each_request():
-    assert SteadyRows((3, 5), (1,), ((2, 4),)).num_rows == 2
+    assert SteadyRows(REQUESTS[3:5], (1,), ((2, 4),)).num_rows == 2
+    assert SteadyRows(REQUESTS[3:5]).request_ids == (3, 4)
