@@ -38,6 +38,12 @@ def shown(value: object) -> str:
     return f"{text[: keep + 1]}...{text[-keep:]}"
 
 
+def cut(words: object, most: int = 240) -> str:
+    """Give another library's words in one line of limited length; they may quote a whole file."""
+    text = " ".join(str(words).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def refuse(refusal: Refusal, field: str, wanted: str, got: object, hint: str = "") -> NoReturn:
     """Raise the one message: field, what was required, what was got, and the hint after a semicolon."""
     message = f"{field} must be {wanted}, got {shown(got)}{f'; {hint}' if hint else ''}"

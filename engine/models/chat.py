@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelError, RequestError
-from engine.fields import shown
+from engine.fields import cut, shown
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -56,7 +56,7 @@ def require_template(name: str, template: str) -> None:
         _environment().parse(template)
     except (TemplateSyntaxError, RecursionError) as error:
         where = f", line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
-        message = f"{name} must be a jinja2 template, got {shown(template)} ({error}{where})"
+        message = f"{name} must be a jinja2 template, got {shown(template)} ({cut(error)}{where})"
         raise ModelError(message) from error
 
 
@@ -76,10 +76,10 @@ def render_chat(template: str, messages: Iterable[Mapping[str, str]], special: M
         compiled = _environment().from_string(template)
         return compiled.render(messages=listed, add_generation_prompt=True, **known)
     except _TemplateRefusalError as refusal:
-        text = f"the model's chat template refuses this conversation: {refusal}"
+        text = f"the model's chat template refuses this conversation: {cut(refusal)}"
         raise RequestError(text) from refusal
     except SecurityError as error:
-        text = f"the model's chat template was stopped, it tried to leave its sandbox: {error}"
+        text = f"the model's chat template was stopped, it tried to leave its sandbox: {cut(error)}"
         raise ModelError(text) from error
     except (
         TemplateError,
@@ -90,7 +90,7 @@ def render_chat(template: str, messages: Iterable[Mapping[str, str]], special: M
         ArithmeticError,
         RecursionError,
     ) as error:
-        text = f"the model's chat template cannot be rendered: {error}"
+        text = f"the model's chat template cannot be rendered: {cut(error)}"
         raise ModelError(text) from error
 
 

@@ -45,6 +45,12 @@ def test_short_values_are_quoted_whole_and_long_ones_cut(value):
         assert text == repr(value)
 
 
+def test_the_words_of_another_library_keep_to_one_line():
+    assert fields.cut(ValueError("a\n  b")) == "a b"
+    assert len(fields.cut("x" * 999)) == 240
+    assert fields.cut("abcdefgh", most=6) == "abc..."
+
+
 def refusal(take, *arguments, **options):
     with pytest.raises(ModelError) as caught:
         take("f.json: key", *arguments, refusal=ModelError, **options)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from gguf import GGUFReader
 
 from engine.errors import ModelError
+from engine.fields import cut
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
@@ -85,7 +86,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
         return values, {tensor.name: _stored(tensor) for tensor in reader.tensors}
     except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
         traceback.clear_frames(error.__traceback__)  # they hold the reader, and with it the mapping
-        reason = _NUMPY_SCALAR.sub(r"\1", str(error))
+        reason = cut(_NUMPY_SCALAR.sub(r"\1", str(error)))
         message = f"{path} is truncated or damaged ({reason}); download it again"
         raise ModelError(message) from error
 

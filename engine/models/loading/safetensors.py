@@ -14,7 +14,7 @@ import torch
 
 from engine.device import DeviceSpec, free_memory
 from engine.errors import ModelError
-from engine.fields import bytes_in_words
+from engine.fields import bytes_in_words, cut
 from engine.models.config import ModelConfig
 from engine.models.loading.entries import Entries, naming
 from engine.models.loading.finite import require_finite
@@ -52,7 +52,7 @@ def read_json(path: Path, *, most_bytes: int = _MOST_JSON_BYTES) -> dict[str, An
         size = path.stat().st_size
         values = None if size > most_bytes else json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else cut(error)
         message = f"{path} cannot be read as JSON: {reason}"
         raise ModelError(message) from error
     if size > most_bytes:
@@ -95,7 +95,7 @@ def read_safetensors(folder: Path, config: ModelConfig, dtype: torch.dtype) -> d
             handle = safe_open(path, framework="pt")
             handles |= dict.fromkeys(handle.keys(), handle)
         except (SafetensorError, OSError, ValueError) as error:
-            message = f"{path} is not a readable safetensors file ({error}); download it again"
+            message = f"{path} is not a readable safetensors file ({cut(error)}); download it again"
             raise ModelError(message) from error
 
     for parts in weight_parts(config).values():  # before memory is taken for any of them
@@ -115,7 +115,7 @@ def read_safetensors(folder: Path, config: ModelConfig, dtype: torch.dtype) -> d
         try:
             goal.copy_(handles[name].get_tensor(name))
         except (SafetensorError, RuntimeError) as error:
-            message = f"{folder}: tensor {name!r} cannot be read ({error}); download it again"
+            message = f"{folder}: tensor {name!r} cannot be read ({cut(error)}); download it again"
             raise ModelError(message) from error
         require_finite(f"{folder}: tensor {name!r}", goal)
 

@@ -6,14 +6,15 @@ train, or decode through the library: a token's bytes decide its text (``engine/
 Source: the pre-tokenizer rules that llama.cpp and the models' own tokenizer.json files name.
 """
 
+import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import ModelError
-from engine.fields import shown
+from engine.fields import cut, shown
 from engine.models.tokenizer import SpecialTokens, Tokenizer
 
 if TYPE_CHECKING:
@@ -60,6 +61,21 @@ class SavedTokenizer:
     special: SpecialTokens
 
 
+@contextlib.contextmanager
+def _library_errors(what: str) -> Generator[None]:
+    """Word what the library raises: plain Exception, or for a panic of its own a BaseException without a public name.
+
+    Raises: ModelError.
+    """
+    try:
+        yield
+    except (ModelError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        message = f"{what}: {cut(error)}"
+        raise ModelError(message) from error
+
+
 class BPETokenizer(Tokenizer):
     """Byte-pair encoding, either over bytes (GPT-2's way) or over characters with a space mark (SentencePiece's)."""
 
@@ -70,11 +86,8 @@ class BPETokenizer(Tokenizer):
         """
         import tokenizers
 
-        try:
+        with _library_errors("the tokenizer definition cannot be read"):
             self._encoder = tokenizers.Tokenizer.from_str(saved.definition)
-        except Exception as error:  # the library raises plain Exception
-            message = f"the tokenizer definition cannot be read: {error}"
-            raise ModelError(message) from error
         self._encoder.no_truncation()  # a file may ask for both, and a cut prompt is no answer to a long one
         self._encoder.no_padding()
         decoder = json.loads(saved.definition).get("decoder") or {}
@@ -92,7 +105,8 @@ class BPETokenizer(Tokenizer):
 
     def encode_plain(self, text: str) -> list[int]:
         """Cut text into ids by the library."""
-        return self._encoder.encode(text, add_special_tokens=False).ids
+        with _library_errors("the model's tokenizer cannot cut this text"):
+            return self._encoder.encode(text, add_special_tokens=False).ids
 
 
 def _decoder_kind(decoder: dict[str, Any]) -> tuple[bool, bool]:
@@ -139,14 +153,9 @@ def tokenizer_from_gguf(vocabulary: GGUFVocabulary) -> SavedTokenizer:
     if vocabulary.model not in builders:
         message = f"tokenizer model {vocabulary.model!r} is not supported; supported are 'gpt2' and 'llama'"
         raise ModelError(message)
-    try:
+    with _library_errors("the file's vocabulary makes no tokenizer"):
         encoder = builders[vocabulary.model](vocabulary)
         special = _add_special_tokens(encoder, vocabulary)
-    except ModelError:
-        raise
-    except Exception as error:  # the library raises plain Exception
-        message = f"the file's vocabulary makes no tokenizer: {error}"
-        raise ModelError(message) from error
     return SavedTokenizer(encoder.to_str(), special)
 
 

@@ -165,6 +165,17 @@ def test_a_vocabulary_that_makes_no_tokenizer_is_named(changes: dict, message: s
         tokenizer_from_gguf(dataclasses.replace(byte_level_vocabulary("gpt-2")[1], **changes))
 
 
+def test_a_definition_at_which_the_library_panics_or_quotes_it_whole_is_a_model_error():
+    definition = json.loads(small_tokenizer().to_str())
+    definition["model"]["continuing_subword_prefix"] = "x" * 99
+    with pytest.raises(ModelError, match=r"^the tokenizer definition cannot be read: "):
+        BPETokenizer(SavedTokenizer(json.dumps(definition), SpecialTokens()), 320)
+    definition["model"]["continuing_subword_prefix"] = ["x" * 999]
+    with pytest.raises(ModelError) as refused:
+        BPETokenizer(SavedTokenizer(json.dumps(definition), SpecialTokens()), 320)
+    assert len(str(refused.value)) < 300
+
+
 def test_a_file_that_asks_for_cuts_and_padding_gets_neither():
     tokenizer = small_tokenizer()
     tokenizer.enable_truncation(3)
