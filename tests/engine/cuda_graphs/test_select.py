@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
-from engine.cuda_graphs.key import KeyType, SampleMode
+from engine.cuda_graphs.buckets import resolve_batch_sizes
+from engine.cuda_graphs.key import KeyType, SampleMode, make_key
 from engine.cuda_graphs.select import GraphFacts, select_graph
 from engine.probe import Stage
 from engine.reasons import FallOff
@@ -170,3 +171,39 @@ def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
         llm.check()
     assert [len(output.token_ids) for output in outputs] == [3] * num_prompts
     assert reason in probe.reasons
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    max_batch_size=st.integers(1, 300),
+    max_num_tokens=st.integers(300, 600),
+    padding=st.booleans(),
+    explicit=bucket_lists,
+)
+def test_every_captured_key_is_reachable_by_a_step_that_the_scheduler_can_make(
+    max_batch_size, max_num_tokens, padding, explicit
+):
+    sizes = tuple(size for size in explicit if size <= max_batch_size) or None
+    graphs = CudaGraphConfig(batch_sizes=sizes, enable_padding=padding)
+    buckets = resolve_batch_sizes(graphs, max_batch_size=max_batch_size, max_num_tokens=max_num_tokens)
+    captured = frozenset(
+        make_key(padded_batch_size=size, draft_len=0, sample_mode=mode) for size in buckets for mode in SampleMode
+    )
+    reached = set()
+    for num_requests in range(1, max_batch_size + 1):
+        for mode in SampleMode:
+            facts = GraphFacts(
+                num_requests=num_requests,
+                num_contexts=0,
+                draft_len=0,
+                sample_mode=mode,
+                graphs_enabled=True,
+                is_warmup=False,
+                padding_enabled=padding,
+                buckets=buckets,
+                max_batch_size=max_batch_size,
+                dummy_available=True,
+                captured=captured,
+            )
+            reached.add(select_graph(facts).key)
+    assert reached - {None} == captured
