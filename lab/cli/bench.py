@@ -26,6 +26,7 @@ def add_parser(commands: Any) -> None:
     cpu.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     cpu.set_defaults(run=run_cpu)
     _add_gpu(targets)
+    _add_host(targets)
     watch = targets.add_parser("watch", help="what watching costs: no probe, and a light recorder")
     watch.add_argument("--model", default="tiny", help="a name, a .gguf file or a folder (%(default)s)")
     watch.add_argument("--batch", type=int, default=8, metavar="N", help="batch size (%(default)s)")
@@ -54,6 +55,23 @@ def _add_gpu(targets: Any) -> None:
     gpu.set_defaults(run=run_gpu)
 
 
+def _add_host(targets: Any) -> None:
+    host = targets.add_parser("host", help="host microseconds of a decode step by stage, full path and steady path")
+    host.add_argument(
+        "--shapes",
+        nargs="+",
+        default=["tiny", "smollm2-135m"],
+        metavar="NAME",
+        help="random weights (tiny smollm2-135m)",
+    )
+    host.add_argument("--batches", type=int, nargs="+", default=[8, 256], metavar="N", help="batch sizes (8 256)")
+    host.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
+    host.add_argument("--steps", type=int, default=64, metavar="N", help="steps of either path (%(default)s)")
+    host.add_argument("--device", default="auto", help="cpu, cuda or auto (%(default)s)")
+    host.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    host.set_defaults(run=run_host)
+
+
 def run_cpu(arguments: argparse.Namespace) -> int:
     """Print decode tokens a second of both, for each batch size."""
     from lab.bench.cpu import CpuBench, measure
@@ -80,6 +98,19 @@ def run_gpu(arguments: argparse.Namespace) -> int:
         replays=arguments.replays,
     )
     return _report(measure(settings, device=arguments.device, note=_note), as_json=arguments.json)
+
+
+def run_host(arguments: argparse.Namespace) -> int:
+    """Print the median host time of every stage on both paths."""
+    from lab.bench.host import HostBench, measure
+
+    settings = HostBench(
+        shapes=tuple(arguments.shapes),
+        batches=tuple(arguments.batches),
+        prompt_len=arguments.prompt_len,
+        steps=arguments.steps,
+    )
+    return _report(measure(settings, device=arguments.device), as_json=arguments.json)
 
 
 def run_watch(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from lab.bench.watch import WatchBench, _stripped_llm, measure, strip_probe_site
 
 
 @pytest.mark.parametrize(
-    ("module", "num_sites"), [(engine.py_executor, 4), (engine.runners.decoder, 6)], ids=["executor", "runner"]
+    ("module", "num_sites"), [(engine.py_executor, 4), (engine.runners.decoder, 9)], ids=["executor", "runner"]
 )
 def test_stripping_finds_every_site_and_leaves_no_emit(module, num_sites):
     stripped, found = strip_probe_sites(Path(module.__file__).read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from lab.bench import cpu, gpu
+from lab.bench import cpu, gpu, host
 from lab.cli.main import main
 
 CPU_ROWS = [{"batch": 1, "stepscope_tok_s": 20.5, "transformers_tok_s": 10.0, "ratio": 2.05}]
@@ -48,3 +48,14 @@ def test_gpu_rows_come_as_a_list_or_as_a_table_and_notes_on_stderr(monkeypatch, 
 def test_without_cuda_the_command_says_what_it_needs(capsys):
     assert main(["bench", "gpu"]) == 2
     assert "device 'cuda' needs a CUDA GPU" in capsys.readouterr().err
+
+
+def test_host_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
+    asked, rows = [], [{"stage": "packed", "full_us": 80.5, "steady_us": None, "share": None}]
+    monkeypatch.setattr(host, "measure", lambda settings, device: asked.append((settings, device)) or rows)
+    assert main(["bench", "host", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == rows
+    assert main("bench host --shapes tiny --batches 4 --prompt-len 9 --steps 16 --device cpu".split()) == 0  # noqa: SIM905
+    assert capsys.readouterr().out.split() == ["stage", "full_us", "steady_us", "share", "packed", "80.5", "-", "-"]
+    expected = host.HostBench(shapes=("tiny",), batches=(4,), prompt_len=9, steps=16)
+    assert asked == [(host.HostBench(), "auto"), (expected, "cpu")]
