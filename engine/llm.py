@@ -15,18 +15,18 @@ from engine.config import EngineConfig, SamplingParams
 from engine.decisions import Decisions
 from engine.device import resolve_device
 from engine.errors import ClosedError, ConfigError, RequestError
+from engine.fields import integer, shown
 from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
 from engine.model_engine import build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
 from engine.models.tokenizer import Tokenizer
 from engine.probe import Probe
+from engine.prompts import Prompt, listed_ids, pair
 from engine.py_executor import FinishedRequest, PyExecutor, Schedulers, uninterrupted
 from engine.runners.interface import WarmupReport
 from engine.sampling.stopping import StopChecker
 from engine.scheduler.capacity import CapacityScheduler
 from engine.scheduler.micro_batch import MicroBatchScheduler
-
-Prompt = str | Sequence[int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,8 +69,12 @@ class LLM:
         """Load, allocate, warm up. decisions and stream_lag (CPU) are for lessons: other rules, late copies."""
         self.config = EngineConfig() if config is None else config
         if not isinstance(self.config, EngineConfig):
-            message = f"config must be an EngineConfig, got {config!r}"
+            message = f"config must be an EngineConfig, got {shown(config)}"
             raise ConfigError(message)
+        if not isinstance(decisions, Decisions | None):
+            message = f"decisions must be a Decisions record, got {shown(decisions)}"
+            raise ConfigError(message)
+        stream_lag = integer("stream_lag", stream_lag, refusal=ConfigError, low=0)
         self.device_spec = resolve_device(self.config.device, self.config.dtype)
         self.loaded: LoadedModel = load_model(
             model, self.device_spec, seed=self.config.seed, max_seq_len=self.config.max_seq_len
@@ -133,7 +137,7 @@ class LLM:
         """Attach an observer of every stage of every step, or detach it with None."""
         self._require_open()
         if probe is not None and not callable(getattr(probe, "emit", None)):
-            message = f"a probe needs a method emit(stage, step, value), got {probe!r}; None detaches"
+            message = f"a probe needs a method emit(stage, step, value), got {shown(probe)}; None detaches"
             raise ConfigError(message)
         self._probe = probe
         self._executor.set_probe(probe)
@@ -168,7 +172,7 @@ class LLM:
         params: one for all, or one for each prompt. Raises: RequestError before anything is enqueued.
         """
         self._require_open()
-        validated = [self._validate(*pair) for pair in _pair(prompts, params)]
+        validated = [self._validate(*pair) for pair in pair(prompts, params)]
         box: _Box = {}
         try:
             request_ids = [self._enqueue(prompt, box) for prompt in validated]
@@ -264,7 +268,7 @@ class LLM:
         self._require_open()
         params = SamplingParams() if params is None else params
         if not isinstance(params, SamplingParams):
-            message = f"params must be a SamplingParams, got {params!r}"
+            message = f"params must be a SamplingParams, got {shown(params)}"
             raise RequestError(message)
         ids = self._token_ids(prompt)
         self._limits.check_params(params)
@@ -279,14 +283,7 @@ class LLM:
         return _Validated(ids, params, checker, min(params.max_tokens, max_seq_len - len(ids)))
 
     def _token_ids(self, prompt: Prompt) -> tuple[int, ...]:
-        if isinstance(prompt, str):
-            return self._limits.checked(self.tokenizer.encode(prompt))
-        if (isinstance(prompt, Sequence) and not isinstance(prompt, bytes)) or hasattr(prompt, "tolist"):
-            values = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
-            if isinstance(values, list):
-                return self._limits.checked(values)
-        message = f"a prompt must be text or a list of token ids, got {prompt!r}"
-        raise RequestError(message)
+        return self._limits.checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else listed_ids(prompt))
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -313,25 +310,6 @@ def _schedulers(config: EngineConfig) -> Schedulers:
         chunk_unit=config.chunk_unit,
     )
     return Schedulers(CapacityScheduler(scheduler.capacity_policy), micro_batch)
-
-
-def _pair(
-    prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
-) -> list[tuple[Prompt, SamplingParams | None]]:
-    """Give every prompt its params; a single text counts as a list of one."""
-    if not isinstance(prompts, Sequence):
-        message = f"prompts must be text or a list of prompts (each a text or a list of token ids), got {prompts!r}"
-        raise RequestError(message)
-    listed: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)  # type: ignore[arg-type]
-    if params is None or isinstance(params, SamplingParams):
-        return [(prompt, params) for prompt in listed]
-    if not isinstance(params, Sequence):
-        message = f"params must be a SamplingParams or a list of them, got {params!r}"
-        raise RequestError(message)
-    if len(params) != len(listed):
-        message = f"params must be one SamplingParams or as many as there are prompts, {len(listed)}, got {len(params)}"
-        raise RequestError(message)
-    return list(zip(listed, params, strict=True))
 
 
 def _output(finished: FinishedRequest) -> RequestOutput:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from engine.config import SamplingParams
 from engine.errors import RequestError
+from engine.fields import shown
 
 
 class RequestState(enum.IntEnum):
@@ -70,20 +71,20 @@ class RequestLimits:
         if not token_ids:
             message = "a prompt must hold at least one token, got an empty one; pass text or token ids"
             raise RequestError(message)
-        ids = tuple([self._token_id(value, at) for at, value in enumerate(token_ids)])
-        if len(ids) >= self.max_seq_len:
+        count = len(token_ids)  # before the ids themselves are looked at: there may be millions
+        if count >= self.max_seq_len:
             message = (
                 f"a prompt must have at most max_seq_len - 1 = {self.max_seq_len - 1} tokens (one is generated), got "
-                f"{len(ids)}; shorten it or set EngineConfig(max_seq_len={len(ids) + 1}) or more"
+                f"{count}; shorten it or set EngineConfig(max_seq_len={count + 1}) or more"
             )
             raise RequestError(message)
-        if not self.is_chunked and len(ids) > self.max_num_tokens:
+        if not self.is_chunked and count > self.max_num_tokens:
             message = (
                 f"without chunking a prompt must fit one step, max_num_tokens={self.max_num_tokens}, got "
-                f'{len(ids)} tokens; set SchedulerConfig(chunking="fcfs") or max_num_tokens={len(ids)}'
+                f'{count} tokens; set SchedulerConfig(chunking="fcfs") or max_num_tokens={count}'
             )
             raise RequestError(message)
-        return ids
+        return tuple([self._token_id(value, at) for at, value in enumerate(token_ids)])
 
     def check_params(self, params: SamplingParams) -> None:
         """Refuse more log-probabilities than there are tokens."""
@@ -99,7 +100,7 @@ class RequestLimits:
         except TypeError:
             token_id = -1
         if not 0 <= token_id < self.vocab_size:
-            message = f"prompt token {at} must be an integer in [0, {self.vocab_size}), got {value!r}"
+            message = f"prompt token {at} must be an integer in [0, {self.vocab_size}), got {shown(value)}"
             raise RequestError(message)
         return token_id
 

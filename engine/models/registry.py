@@ -13,6 +13,7 @@ import torch
 
 from engine.device import DeviceSpec
 from engine.errors import ModelError
+from engine.fields import shown
 from engine.models.catalog import PUBLISHED, TINY_NAME, model_names
 from engine.models.config import ModelConfig
 from engine.models.llama import CausalLM
@@ -74,7 +75,7 @@ def load_model(
     if isinstance(name_or_path, LoadedModel):
         return _require_fit(name_or_path, spec, max_seq_len)
     if not isinstance(name_or_path, str | Path):
-        message = f"a model is named by text or by a path, got {name_or_path!r}; 'tiny' is built in"
+        message = f"a model is named by text or by a path, got {shown(name_or_path)}; 'tiny' is built in"
         raise ModelError(message)
     name_or_path = str(name_or_path)
     if name_or_path == TINY_NAME:
@@ -129,7 +130,7 @@ def _find(name_or_path: str) -> Path:
     near = difflib.get_close_matches(name_or_path.lower(), model_names(), n=3, cutoff=0.4) or model_names()
     looks_like_path = path.suffix == ".gguf" or len(path.parts) > 1
     message = (
-        f"{'no file or folder' if looks_like_path else 'no model'} {name_or_path!r}; "
+        f"{'no file or folder' if looks_like_path else 'no model'} {shown(name_or_path)}; "
         f"did you mean {' or '.join(map(repr, near))}? A model is a name ({', '.join(model_names())}), "
         "a .gguf file, or a Hugging Face folder (config.json, safetensors, tokenizer.json)"
     )

@@ -8,10 +8,12 @@ builds tokenizers from them).
 import abc
 import codecs
 import dataclasses
+import operator
 import re
 from collections.abc import Iterable, Sequence
 
 from engine.errors import ModelError, RequestError
+from engine.fields import shown
 
 ChatMessage = dict[str, str]
 
@@ -99,6 +101,9 @@ class Tokenizer(abc.ABC):
 
         Raises: RequestError for text with lone surrogates, which no tokenizer can represent.
         """
+        if not isinstance(text, str):
+            message = f"the text must be a string, got {shown(text)}"
+            raise RequestError(message)
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -112,6 +117,9 @@ class Tokenizer(abc.ABC):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Give the text of ids, control tokens spelled out. Raises: RequestError for an id outside the vocabulary."""
+        if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+            message = f"ids must be a list of token ids, got {shown(ids)}"
+            raise RequestError(message)
         return _join(map(self._bytes_of, ids), strip_first_space=self._strip_first_space)
 
     def token_text(self, token_id: int) -> str:
@@ -176,10 +184,14 @@ class Tokenizer(abc.ABC):
         return self._special.chat_template is not None
 
     def _bytes_of(self, token_id: int) -> bytes:
-        if not 0 <= token_id < len(self._token_bytes):
-            message = f"token id must lie in 0..{len(self._token_bytes) - 1}, got {token_id}"
+        try:
+            at = -1 if isinstance(token_id, bool) else operator.index(token_id)  # numpy's and torch's integers, too
+        except TypeError:
+            at = -1
+        if not 0 <= at < len(self._token_bytes):
+            message = f"token id must lie in 0..{len(self._token_bytes) - 1}, got {shown(token_id)}"
             raise RequestError(message)
-        return self._token_bytes[token_id]
+        return self._token_bytes[at]
 
 
 class ByteTokenizer(Tokenizer):

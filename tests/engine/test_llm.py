@@ -214,7 +214,7 @@ def test_more_logprobs_than_the_vocabulary_are_refused(llm):
 
 
 def test_a_list_of_ids_in_place_of_a_list_of_prompts_is_explained(llm):
-    with pytest.raises(RequestError, match="got 1"):
+    with pytest.raises(RequestError, match=r"got the token ids \[1, 2, 3\]; write \[\[\.\.\.\]\] for one"):
         llm.generate([1, 2, 3])
 
 
@@ -226,6 +226,17 @@ def test_an_unknown_model_or_device_is_refused():
     for config in ({"device": "cpu"}, {}, 0, ""):
         with pytest.raises(ConfigError, match="config must be an EngineConfig"):
             LLM("tiny", config)
+    with pytest.raises(ConfigError, match="decisions must be a Decisions record"):
+        LLM("tiny", CONFIG, decisions={})
+    with pytest.raises(ConfigError, match="stream_lag must be an integer of at least 0, got 'x'"):
+        LLM("tiny", CONFIG, stream_lag="x")
+
+
+def test_a_prompt_of_millions_is_refused_by_its_length_alone(llm):
+    with pytest.raises(
+        RequestError, match=r"at most max_seq_len - 1 = \d+ tokens \(one is generated\), got 10000000; "
+    ):
+        llm.submit(range(10**7))
     for model in (None, 5, b"tiny"):
         with pytest.raises(ModelError, match="a model is named by text or by a path, got"):
             LLM(model, CONFIG)

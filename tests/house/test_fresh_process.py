@@ -9,7 +9,7 @@ import pytest
 from tests.house.gates import ROOT
 
 ENGINE = (
-    "errors fields config probe reasons shapes llm_request scheduled resources decisions kv_cache.blocks "
+    "errors fields config probe reasons shapes prompts llm_request scheduled resources decisions kv_cache.blocks "
     "kv_cache.reuse_tree kv_cache.manager kv_cache.seq_slots scheduler.capacity scheduler.micro_batch scheduler.refit "
     "inputs.host_inputs inputs.pack inputs.padding inputs.steady cuda_graphs.key cuda_graphs.select cuda_graphs.buckets"
 )

@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +71,31 @@ def test_tokens_print_without_control_characters():
 def test_an_id_outside_the_vocabulary_is_refused(token_id: int):
     with pytest.raises(RequestError, match=rf"token id must lie in 0\.\.258, got {token_id}"):
         tiny_tokenizer().decode([token_id])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ("ab", "ids must be a list of token ids, got 'ab'"),
+        (None, "ids must be a list of token ids, got None"),
+        ([1.5], r"token id must lie in 0\.\.258, got 1\.5"),
+        ([True], r"token id must lie in 0\.\.258, got True"),
+        (["x" * 999], r"token id must lie in 0\.\.258, got 'xxx.*\.\.\.x*'"),
+    ],
+)
+def test_what_is_no_list_of_ids_is_refused(ids, message: str):
+    with pytest.raises(RequestError, match=message):
+        tiny_tokenizer().decode(ids)
+
+
+def test_ids_of_numpy_and_torch_are_ids():
+    assert tiny_tokenizer().decode(np.array([97, 98])) == tiny_tokenizer().decode(torch.tensor([97, 98])) == "ab"
+
+
+@pytest.mark.parametrize("text", [None, b"ab", 5])
+def test_what_is_no_text_is_refused(text):
+    with pytest.raises(RequestError, match="the text must be a string, got "):
+        tiny_tokenizer().encode(text)
 
 
 def test_a_lone_surrogate_is_refused_by_place():
