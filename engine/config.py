@@ -45,6 +45,13 @@ def _integers(field: str, value: object, *, at_most: int) -> tuple[int, ...]:
     return tuple(_integer(f"{field}[{i}]", size, low=1, at_most=at_most) for i, size in enumerate(given))
 
 
+def _require_ascending(field: str, sizes: tuple[int, ...]) -> None:
+    ascending = tuple(sorted(set(sizes)))
+    if sizes != ascending:
+        message = f"{field} must be ascending without duplicates, got {shown(sizes)}; use {shown(ascending)}"
+        raise ConfigError(message)
+
+
 def _normalise(owner: object, **values: object) -> None:
     # The records are frozen for their users; the constructor alone puts plain ints, floats and tuples in place.
     for name, value in values.items():
@@ -128,10 +135,11 @@ class KVCacheConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CudaGraphConfig:
-    """Decode graphs.
+    """Decode graphs, and prefill graphs if wanted.
 
     batch_sizes: the buckets, ascending; None takes TensorRT-LLM's default list for the padding setting.
     enable_padding: fill a bucket with dummy requests (upstream's default is off, ours is on).
+    prefill_num_tokens: rows to which a step with prompts is padded, ascending; each gets a chain of captured segments.
     strict_buffers: compare every address of metadata and statics before each replay.
     sample_modes: the samplers that get graphs, of "greedy" and "full"; fewer make warm-up shorter and the pool smaller.
     """
@@ -148,6 +156,9 @@ class CudaGraphConfig:
         _require_flags(self, "enabled", "enable_padding", "strict_buffers")
         if self.batch_sizes is not None:
             self._check_batch_sizes()
+        rows = _integers("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, at_most=_MAX_TOKENS)
+        _require_ascending("CudaGraphConfig.prefill_num_tokens", rows)
+        _normalise(self, prefill_num_tokens=rows)
         modes = _items("CudaGraphConfig.sample_modes", self.sample_modes, "sampler modes")
         if not modes or not all(isinstance(mode, str) and mode in ("greedy", "full") for mode in modes):
             message = (
@@ -156,26 +167,13 @@ class CudaGraphConfig:
             )
             raise ConfigError(message)
         _normalise(self, sample_modes=tuple(mode for mode in ("greedy", "full") if mode in modes))
-        if _integers("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, at_most=_MAX_TOKENS):
-            message = (
-                f"CudaGraphConfig.prefill_num_tokens must be empty (prefill graphs are not built yet), "
-                f"got {shown(self.prefill_num_tokens)}"
-            )
-            raise ConfigError(message)
-        _normalise(self, prefill_num_tokens=())
 
     def _check_batch_sizes(self) -> None:
         sizes = _integers("CudaGraphConfig.batch_sizes", self.batch_sizes, at_most=_MAX_BATCH_SIZE)
         if not sizes:
             message = "CudaGraphConfig.batch_sizes must not be empty, got (); use enabled=False to run without graphs"
             raise ConfigError(message)
-        ascending = tuple(sorted(set(sizes)))
-        if sizes != ascending:
-            message = (
-                f"CudaGraphConfig.batch_sizes must be ascending without duplicates, got {shown(sizes)}; "
-                f"use {shown(ascending)}"
-            )
-            raise ConfigError(message)
+        _require_ascending("CudaGraphConfig.batch_sizes", sizes)
         _normalise(self, batch_sizes=sizes)
 
 
@@ -184,7 +182,8 @@ class EngineConfig:
     """Everything an engine is built from; see the groups for their fields.
 
     device: "auto", "cpu", "cuda" or "cuda:N". dtype: "auto" (float32 on CPU, bfloat16 on CUDA), "float32",
-    "bfloat16" or "float16". seed: weights of the tiny model and noise of requests without a seed.
+    "bfloat16" or "float16". seed: weights of the tiny model and noise of requests without a seed. torch_compile:
+    warm-up compiles the model between attentions, for the rows of every bucket.
     """
 
     device: str = "auto"
@@ -211,10 +210,9 @@ class EngineConfig:
             message = f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {shown(self.device)}"
             raise ConfigError(message)
         _require_flags(self, "overlap", "torch_compile")
-        for name in ("overlap", "torch_compile"):
-            if getattr(self, name):
-                message = f"EngineConfig.{name} must be False (not built yet), got {shown(getattr(self, name))}"
-                raise ConfigError(message)
+        if self.overlap:
+            message = f"EngineConfig.overlap must be False (not built yet), got {shown(self.overlap)}"
+            raise ConfigError(message)
         self._check_groups()
 
     def _check_groups(self) -> None:
@@ -228,6 +226,13 @@ class EngineConfig:
             message = (
                 f"CudaGraphConfig.batch_sizes must not exceed SchedulerConfig.max_batch_size="
                 f"{scheduler.max_batch_size}, got {shown(sizes)}; drop the larger sizes or raise max_batch_size"
+            )
+            raise ConfigError(message)
+        rows = self.cuda_graph.prefill_num_tokens
+        if rows and rows[-1] > scheduler.max_num_tokens:
+            message = (
+                f"CudaGraphConfig.prefill_num_tokens must not exceed SchedulerConfig.max_num_tokens="
+                f"{scheduler.max_num_tokens}, got {shown(rows)}; drop the larger ones or raise max_num_tokens"
             )
             raise ConfigError(message)
         if scheduler.chunking is not None:

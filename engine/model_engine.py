@@ -18,9 +18,10 @@ from engine.attention.interface import AttentionBackend, AttentionMetadata, Meta
 from engine.attention.native import NativeBackend
 from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
-from engine.cuda_graphs.buckets import resolve_batch_sizes
+from engine.cuda_graphs.buckets import default_batch_sizes, resolve_batch_sizes
 from engine.cuda_graphs.device_graph import make_graph_backend
 from engine.cuda_graphs.key import SampleMode
+from engine.cuda_graphs.prefill import PrefillGraphs
 from engine.cuda_graphs.runner import CUDAGraphRunner
 from engine.decisions import Decisions
 from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
@@ -234,24 +235,18 @@ def build_decoder_engine(
     buffers = DecoderInputBuffers.allocate(
         max_num_tokens=limits.max_num_tokens, max_num_sequences=limits.max_batch_size, spec=spec, registry=registry
     )
-    graphs = CUDAGraphRunner(
-        make_graph_backend(spec, registry),
-        stream=stream,
-        spec=spec,
-        registry=registry,
-        max_num_tokens=max(buckets, default=1),
-        strict=config.cuda_graph.strict_buffers,
-    )
+    graphs, prefill = _build_graphs(loaded, config, spec, stream, registry=registry, buckets=buckets)
     parts = DecoderParts(
         model=loaded.model,
         sampler=sampler,
         preparer=DecoderInputPreparer(buffers, stream, spec),
         graphs=graphs,
+        prefill=prefill,
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
         key_metadata={bucket: make_metadata(bucket, bucket, is_cuda_graph=True) for bucket in buckets},
         stream=stream,
     )
-    runner = DecoderRunner(parts, _runner_config(config, buckets), decisions)
+    runner = DecoderRunner(parts, _runner_config(config, buckets, simulated=graphs.simulated), decisions)
     model_engine = PyTorchModelEngine(runner, max_num_sequences=limits.max_batch_size)
     return DecoderEngine(
         model_engine=model_engine,
@@ -263,6 +258,42 @@ def build_decoder_engine(
         input_buffers=buffers,
         graphs=graphs,
     )
+
+
+def _build_graphs(
+    loaded: LoadedModel,
+    config: EngineConfig,
+    spec: DeviceSpec,
+    stream: Stream,
+    *,
+    registry: DeviceRegistry,
+    buckets: tuple[int, ...],
+) -> tuple[CUDAGraphRunner, PrefillGraphs]:
+    """Make the two holders of graphs over one backend and its pool; a ready model may come compiled by another."""
+    if config.torch_compile:
+        loaded.model.compile_segments()
+    else:
+        loaded.model.compiled = None
+    backend, wanted = make_graph_backend(spec, registry), config.cuda_graph
+    graphs = CUDAGraphRunner(
+        backend,
+        stream=stream,
+        spec=spec,
+        registry=registry,
+        max_num_tokens=max(buckets, default=1),
+        strict=wanted.strict_buffers,
+    )
+    prefill = PrefillGraphs(
+        backend,
+        loaded.model,
+        stream=stream,
+        spec=spec,
+        registry=registry,
+        buckets=wanted.prefill_num_tokens if wanted.enabled else (),
+        may_capture=lambda: graphs.is_capture_allowed,
+        strict=wanted.strict_buffers,
+    )
+    return graphs, prefill
 
 
 def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> tuple[ResourceManager, KVStorage]:
@@ -285,13 +316,18 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
     return resources, storage
 
 
-def _runner_config(config: EngineConfig, buckets: tuple[int, ...]) -> DecoderRunnerConfig:
+def _runner_config(config: EngineConfig, buckets: tuple[int, ...], *, simulated: bool) -> DecoderRunnerConfig:
+    limits, wanted = config.scheduler, config.cuda_graph
+    sizes = buckets or default_batch_sizes(limits.max_batch_size, padding=wanted.enable_padding)
+    rows = {size for size in (*sizes, *wanted.prefill_num_tokens) if size <= limits.max_num_tokens}
     return DecoderRunnerConfig(
         max_batch_size=config.scheduler.max_batch_size,
         buckets=buckets,
         graphs_enabled=config.cuda_graph.enabled,
         padding_enabled=config.cuda_graph.enable_padding,
         sample_modes=tuple(mode for mode in reversed(SampleMode) if mode.value in config.cuda_graph.sample_modes),
+        is_body_recorded=not (config.torch_compile and simulated),
+        compiled_rows=tuple(sorted(rows, reverse=True)) if config.torch_compile else (),
     )
 
 

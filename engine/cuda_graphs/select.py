@@ -5,6 +5,9 @@ stay unevaluated. A miss is a normal value: the step then runs eagerly with its 
 conditions tell apart a bucket that has a graph for the other sampler only, and one that has none, because warm-up
 did not capture it or it was released; serving never captures.
 
+A step with contexts has no decode graph. Where prefill chains were captured, it has conditions of its own, and the
+selection names the chain's bucket in place of a key: its rows, not its requests, are what is padded.
+
 Does not: see the metadata object, allocate a dummy, capture. Source: the refusal order of TensorRT-LLM's graph
 runner, reduced to a decoder on one rank.
 """
@@ -13,8 +16,21 @@ import dataclasses
 import functools
 
 from engine.cuda_graphs.key import KeyType, SampleMode, make_key
-from engine.inputs.padding import round_up_to_bucket
+from engine.inputs.padding import prefill_bucket, round_up_to_bucket
 from engine.reasons import FallOff
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BodyFacts:
+    """What there is for the layer stack alone.
+
+    is_recorded: graphs can record it (the tape cannot record a compiled one). prefill_buckets: rows that have a chain,
+    ascending. num_rows: of the step, unpadded.
+    """
+
+    is_recorded: bool = True
+    prefill_buckets: tuple[int, ...] = ()
+    num_rows: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +53,7 @@ class GraphFacts:
     max_batch_size: int
     dummy_available: bool
     captured: frozenset[KeyType]
+    body: BodyFacts = BodyFacts()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +70,8 @@ class Condition:
 class Selection:
     """The chosen path: a key (graph), or None with the reason and every condition as tried.
 
-    bucket: the smallest one that holds the batch, whatever the path; None above the largest.
+    bucket: the smallest one that holds the batch, whatever the path; None above the largest. prefill_bucket: the rows
+    of the chain that runs; then there is neither key nor reason.
     """
 
     key: KeyType | None
@@ -61,6 +79,7 @@ class Selection:
     conditions: tuple[Condition, ...]
     bucket: int | None
     num_requests: int
+    prefill_bucket: int | None = None
 
     @property
     def num_padding(self) -> int:
@@ -74,19 +93,51 @@ def select_graph(facts: GraphFacts) -> Selection:
     usable = tuple(size for size in facts.buckets if size <= facts.max_batch_size)
     bucket = round_up_to_bucket(facts.num_requests, usable)
     key = make_key(padded_batch_size=bucket or 0, draft_len=facts.draft_len, sample_mode=facts.sample_mode)
+    rows = prefill_bucket(
+        num_tokens=facts.body.num_rows, num_contexts=facts.num_contexts, buckets=facts.body.prefill_buckets
+    )
+    has_chains = bool(facts.num_contexts and facts.body.prefill_buckets)
+    tries = _common_tries(facts)
+    tries += _prefill_tries(facts.body, rows) if has_chains else _decode_tries(facts, usable, bucket, key)
     conditions: list[Condition] = []
     reason: FallOff | None = None
-    for kind, passed, needed, got in _tries(facts, usable, bucket, key):
+    for kind, passed, needed, got in tries:
         conditions.append(Condition(kind, passed if reason is None else None, needed, got))
         if reason is None and not passed:
             reason = kind
-    return Selection(key if reason is None else None, reason, tuple(conditions), bucket, facts.num_requests)
+    return Selection(
+        key=None if has_chains or reason is not None else key,
+        reason=reason,
+        conditions=tuple(conditions),
+        bucket=bucket,
+        num_requests=facts.num_requests,
+        prefill_bucket=rows if reason is None else None,
+    )
 
 
-def _tries(
-    facts: GraphFacts, usable: tuple[int, ...], bucket: int | None, key: KeyType
-) -> tuple[tuple[FallOff, bool, str, str], ...]:
-    """Evaluate every condition: (reason if it fails, passed, what was needed, what was got)."""
+_Try = tuple[FallOff, bool, str, str]  # the reason if it fails, whether it passed, what was needed, what was got
+
+
+def _common_tries(facts: GraphFacts) -> tuple[_Try, ...]:
+    """Evaluate what holds for every graph; only a body that cannot be recorded has a line about it."""
+    enabled = (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", _yes_no(facts.graphs_enabled))
+    recorded = (FallOff.COMPILE_NOT_RECORDED, False, "a body that can be recorded", "a compiled one")
+    serving = (FallOff.WARMUP, not facts.is_warmup, "a step that serves", "warm-up" if facts.is_warmup else "serving")
+    return (enabled, serving) if facts.body.is_recorded else (enabled, recorded, serving)
+
+
+def _prefill_tries(body: BodyFacts, rows: int | None) -> tuple[_Try, ...]:
+    return (
+        (
+            FallOff.ABOVE_LARGEST_PREFILL_BUCKET,
+            rows is not None,
+            f"at most {body.prefill_buckets[-1]} rows",
+            str(body.num_rows),
+        ),
+    )
+
+
+def _decode_tries(facts: GraphFacts, usable: tuple[int, ...], bucket: int | None, key: KeyType) -> tuple[_Try, ...]:
     is_exact = bucket == facts.num_requests
     has_graph = key in facts.captured
     modes = sorted(
@@ -94,8 +145,6 @@ def _tries(
     )
     modes_text = ", ".join(modes) or "none"
     return (
-        (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", _yes_no(facts.graphs_enabled)),
-        (FallOff.WARMUP, not facts.is_warmup, "a step that serves", "warm-up" if facts.is_warmup else "serving"),
         (FallOff.HAS_CONTEXT_UNPROMOTED, not facts.num_contexts, "0 contexts", str(facts.num_contexts)),
         (
             FallOff.ABOVE_LARGEST_BUCKET,

@@ -20,8 +20,8 @@ from engine.inputs.input_buffers import DecoderInputBuffers, StagingRings
 from engine.inputs.records import BufferWrite, PreparedInputs, SampleStateTensors, Writer
 
 
-def attention_step(host: HostInputs) -> AttentionStep:
-    """Hand the attention backend its part of the host lists."""
+def attention_step(host: HostInputs, padded_num_tokens: int | None = None) -> AttentionStep:
+    """Hand the attention backend its part of the host lists. padded_num_tokens: rows after token padding, if any."""
     return AttentionStep(
         request_ids=host.request_ids,
         seq_lens=host.sequence_lengths,
@@ -30,6 +30,7 @@ def attention_step(host: HostInputs) -> AttentionStep:
         kv_cache_params=KVCacheParams(use_cache=True, num_cached_tokens_per_seq=host.num_cached_tokens_per_seq),
         num_contexts=host.num_contexts,
         num_tokens=host.num_tokens,
+        padded_num_tokens=padded_num_tokens,
     )
 
 
@@ -52,26 +53,34 @@ class DecoderInputPreparer:
         self._stream = stream
 
     def copy_inputs(
-        self, host: HostInputs, previous: SampleStateTensors | None, metadata: AttentionMetadata
+        self,
+        host: HostInputs,
+        previous: SampleStateTensors | None,
+        metadata: AttentionMetadata,
+        *,
+        padded_num_tokens: int | None = None,
     ) -> PreparedInputs:
         """Write the step into the buffers and return views of them, cut to the step.
 
+        padded_num_tokens: rows of a prefill bucket; those behind the step's own belong to no sequence and are zeroed.
         Valid: the views until the next call; the writes are ordered on the stream.
         Raises: CapacityError when the step has more rows or sequences than the buffers.
         """
-        self._check_capacity(host)
-        buffers, num_tokens, num_logits = self.buffers, host.num_tokens, len(host.gather_ids)
+        num_rows = host.num_tokens if padded_num_tokens is None else padded_num_tokens
+        self._check_capacity(host, num_rows)
+        buffers, num_logits = self.buffers, len(host.gather_ids)
         writes = [*self._write_tokens(host, previous)]
         writes += self._copy("position_ids", self._rings.position_ids, host.position_ids)
+        writes += self._zero_tail(host.num_tokens, num_rows)
         writes += self._copy("gather_ids", self._rings.gather_ids, host.gather_ids)
         writes += self._copy("seq_slots", self._rings.seq_slots, host.seq_slots)
         return PreparedInputs(
-            input_ids=buffers.input_ids[:num_tokens],
-            position_ids=buffers.position_ids[..., :num_tokens],
+            input_ids=buffers.input_ids[:num_rows],
+            position_ids=buffers.position_ids[..., :num_rows],
             gather_ids=buffers.gather_ids[:num_logits],
             seq_slots=buffers.seq_slots[:num_logits],
             attn_metadata=metadata,
-            num_tokens=num_tokens,
+            num_tokens=host.num_tokens,
             writes=tuple(writes),
         )
 
@@ -129,6 +138,14 @@ class DecoderInputPreparer:
             writes.append(BufferWrite("input_ids", zero_rows.start, zero_rows.end, Writer.ZERO_FILL))
         return writes
 
+    def _zero_tail(self, start: int, end: int) -> list[BufferWrite]:
+        """Neutralise the rows of token padding: a chain reads them, and they would hold what an earlier step left."""
+        if end <= start:
+            return []
+        self._stream.launch(self.buffers.input_ids[start:end].zero_)
+        self._stream.launch(self.buffers.position_ids[..., start:end].zero_)
+        return [BufferWrite(name, start, end, Writer.ZERO_FILL) for name in ("input_ids", "position_ids")]
+
     def _copy(self, name: str, ring: PinnedRing, values: Sequence[int]) -> list[BufferWrite]:
         if not values:
             return []
@@ -137,11 +154,11 @@ class DecoderInputPreparer:
         ring.mark_copied(self._stream)
         return [BufferWrite(name, 0, len(values), Writer.HOST_COPY)]
 
-    def _check_capacity(self, host: HostInputs) -> None:
+    def _check_capacity(self, host: HostInputs, num_rows: int) -> None:
         rows, logits = self.buffers.input_ids.numel(), self.buffers.gather_ids.numel()
-        if host.num_tokens > rows or len(host.gather_ids) > logits:
+        if num_rows > rows or len(host.gather_ids) > logits:
             message = (
-                f"the step needs {host.num_tokens} rows and {len(host.gather_ids)} logit rows, the input buffers hold "
+                f"the step needs {num_rows} rows and {len(host.gather_ids)} logit rows, the input buffers hold "
                 f"{rows} and {logits}; the scheduler's budgets must not exceed max_num_tokens and max_batch_size"
             )
             raise CapacityError(message)

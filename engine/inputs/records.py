@@ -71,7 +71,8 @@ class PreparedInputs:
 
     Shapes: input_ids [N] int32, position_ids [P, 1, N] int32, gather_ids [R] int64 (rows whose hidden state
     reaches the LM head), seq_slots [R] int64 (where each logit row's sample goes); views of the persistent
-    buffers, cut to the padded step. Valid: until the next prepare.
+    buffers, cut to the padded step. num_tokens: rows of sequences, padding dummies included; with token padding N is
+    larger. Valid: until the next prepare.
     """
 
     input_ids: Int32[torch.Tensor, " N"]

@@ -3,7 +3,8 @@
 Each stage is one call that turns one frozen record into the next; the decisions are the pure functions of
 ``decisions.py``. A graph miss returns to the *unpadded* batch and the base metadata. Sampling is part of what runs
 (and of what is captured), so a step leaves its tokens in the persistent new_tokens. Three ways lead to prepared inputs:
-the model's own packing, the steady path (derived on the device from the step before), and the full path.
+the model's own packing, the steady path (derived on the device from the step before), and the full path. A step with
+contexts may run its layers as a prefill chain; its logits and samples are eager then.
 
 Does not: schedule, commit, allocate in the decode path, or read the device.
 Source: TensorRT-LLM's decoder runner, one beam and no speculation.
@@ -18,8 +19,9 @@ import torch
 from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import KeyType, SampleMode, make_key
+from engine.cuda_graphs.prefill import PrefillGraphs, prefill_key
 from engine.cuda_graphs.runner import CUDAGraphRunner, GraphInputs
-from engine.cuda_graphs.select import GraphFacts
+from engine.cuda_graphs.select import BodyFacts, GraphFacts
 from engine.decisions import Decisions
 from engine.device import Stream
 from engine.inputs.host_inputs import HostInputs
@@ -31,6 +33,7 @@ from engine.models.llama import CausalLM
 from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
+from engine.runners.body_warmup import capture_chains, compile_body
 from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
 from engine.runners.steady_path import SteadyPath, SteadyUse, StepPlan, recording_facts
 from engine.sampling.sampler import SamplerState, sample
@@ -42,13 +45,24 @@ MODEL_HOOKS: Final = ("prepare_request_inputs", "prepare_inputs_fast_path")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecoderRunnerConfig:
-    """The runner's share of the engine's configuration. buckets: captured batch sizes, ascending."""
+    """The runner's share of the engine's configuration. buckets: captured batch sizes, ascending.
+
+    is_body_recorded: False where the graph backend cannot record a compiled body; then nothing is captured.
+    compiled_rows: rows for which warm-up compiles the body, if it is to be compiled.
+    """
 
     max_batch_size: int
     buckets: tuple[int, ...]
     graphs_enabled: bool
     padding_enabled: bool
     sample_modes: tuple[SampleMode, ...] = (SampleMode.FULL, SampleMode.GREEDY)
+    is_body_recorded: bool = True
+    compiled_rows: tuple[int, ...] = ()
+
+    @property
+    def captures(self) -> bool:
+        """Whether warm-up captures graphs."""
+        return self.graphs_enabled and self.is_body_recorded
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +76,7 @@ class DecoderParts:
     sampler: SamplerState
     preparer: DecoderInputPreparer
     graphs: CUDAGraphRunner
+    prefill: PrefillGraphs
     eager_metadata: AttentionMetadata
     key_metadata: dict[int, AttentionMetadata]  # by bucket; the two sample modes of a bucket share it
     stream: Stream
@@ -111,13 +126,14 @@ class DecoderRunner(ScheduledModelRunner):
     ) -> PreparedInputs:
         """Take the full path: pack, copy, prepare the metadata; leave a steady record if the step allows one."""
         preparer, step, metadata = self._parts.preparer, inputs.step, plan.metadata
+        padded_num_tokens = plan.selection.prefill_bucket
         host = self._pack(batch, metadata, kv_cache)
         if self._probe is not None:
             self._probe.emit(Stage.PACKED, step, host)
-        prepared = preparer.copy_inputs(host, inputs.new_tensors_device, metadata)
+        prepared = preparer.copy_inputs(host, inputs.new_tensors_device, metadata, padded_num_tokens=padded_num_tokens)
         if self._probe is not None:
             self._probe.emit(Stage.COPIED, step, prepared)
-        metadata.prepare(attention_step(host))
+        metadata.prepare(attention_step(host, padded_num_tokens))
         if self._probe is not None:
             self._probe.emit(Stage.METADATA, step, metadata)
         if inputs.new_tensors_device is not None:
@@ -146,14 +162,15 @@ class DecoderRunner(ScheduledModelRunner):
         self._steady.forget()
 
     def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
-        """Run eagerly once, then every graph eagerly (sizes become final), then capture, largest first.
+        """Compile, then run every graph eagerly (sizes become final), then capture, largest first.
 
         The padding dummy is preallocated here, before traffic can fill the pool; on failure it is given back.
         """
         started = time.perf_counter()
-        graphs, config = self._parts.graphs, self._config
-        dummies = PaddingDummies(resource_manager)
-        if config.graphs_enabled:
+        parts, config = self._parts, self._config
+        graphs, dummies = parts.graphs, PaddingDummies(resource_manager)
+        compile_body(parts.model, config.compiled_rows, parts.preparer.buffers, parts.eager_metadata, parts.stream)
+        if config.captures:
             dummies.preallocate()
             try:
                 keys = [
@@ -165,17 +182,22 @@ class DecoderRunner(ScheduledModelRunner):
                     for is_warmup_only in (True, False):
                         for key in keys:
                             self._capture(key, dummies, resource_manager, is_warmup_only=is_warmup_only)
+                        capture_chains(parts.prefill, parts.eager_metadata, is_warmup_only=is_warmup_only)
             except BaseException:
+                parts.prefill.release()
                 graphs.release_graphs()
                 dummies.drop()
                 raise
         self._dummies = dummies
         seconds = time.perf_counter() - started
-        return WarmupReport(tuple(graphs.reports), graphs.pool_bytes, seconds, graphs.simulated)
+        return WarmupReport(
+            graphs.reports, graphs.pool_bytes, seconds, graphs.simulated, prefill_captures=parts.prefill.reports
+        )
 
     def release_graphs(self) -> None:
         """Drop the graphs and the padding dummy with them."""
         self._steady.forget()
+        self._parts.prefill.release()
         self._parts.graphs.release_graphs()
         if self._dummies is not None:
             self._dummies.drop()
@@ -188,7 +210,7 @@ class DecoderRunner(ScheduledModelRunner):
     def _pad(self, batch: ScheduledRequests, *, is_dummy: bool) -> PaddedBatch:
         """Promote final contexts, then fill the bucket."""
         dummies, config = self._dummies, self._config
-        if dummies is None or is_dummy or not config.graphs_enabled:
+        if dummies is None or is_dummy or not config.captures:
             return unpadded(batch)
         promoted = self._decisions.promote_final_contexts(batch, graphs_enabled=config.graphs_enabled)
         num_padding = self._decisions.num_padding_requests(
@@ -209,7 +231,7 @@ class DecoderRunner(ScheduledModelRunner):
         """Choose the graph, and with it the metadata object."""
         mode = sample_mode(padded)
         num_contexts = 0 if padded.promoted_request_ids else len(batch.context_requests)
-        facts = self._facts(batch.num_requests, num_contexts, mode, is_dummy=is_dummy)
+        facts = self._facts(batch, num_contexts, mode, is_dummy=is_dummy)
         selection = self._decisions.select_graph(facts)
         parts = self._parts
         metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)
@@ -225,10 +247,11 @@ class DecoderRunner(ScheduledModelRunner):
         host: HostInputs | None = None if pack_faster is None else pack_faster(batch, kv_cache.block_table)
         return self._decisions.pack(batch, kv_cache.block_table) if host is None else host
 
-    def _facts(self, num_requests: int, num_contexts: int, mode: SampleMode, *, is_dummy: bool) -> GraphFacts:
-        config, graphs = self._config, self._parts.graphs
+    def _facts(self, batch: ScheduledRequests, num_contexts: int, mode: SampleMode, *, is_dummy: bool) -> GraphFacts:
+        config, graphs, chains = self._config, self._parts.graphs, self._parts.prefill.captured
+        num_rows = sum([span.num_rows for span in batch.spans]) if num_contexts and chains else 0
         return GraphFacts(
-            num_requests=num_requests,
+            num_requests=batch.num_requests,
             num_contexts=num_contexts,
             draft_len=0,
             sample_mode=mode,
@@ -239,17 +262,23 @@ class DecoderRunner(ScheduledModelRunner):
             max_batch_size=config.max_batch_size,
             dummy_available=self._dummies is not None and self._dummies.available(),
             captured=graphs.captured_keys,
+            body=BodyFacts(config.is_body_recorded, chains, num_rows),
         )
 
     def _run(self, prepared: PreparedInputs, plan: StepPlan) -> ForwardOutputs:
-        graphs, logits = self._parts.graphs, PendingLogits()
-        if plan.selection.key is not None:
-            captured, check = graphs.replay(plan.selection.key, prepared)
+        graphs, stream, logits = self._parts.graphs, self._parts.stream, PendingLogits()
+        chosen, check = plan.selection, None
+        if chosen.key is not None:
+            captured, check = graphs.replay(chosen.key, prepared)
             logits.set(captured)
-            path, key = PathKind.REPLAY, str(plan.selection.key)
+            path, key = PathKind.REPLAY, str(chosen.key)
+        elif chosen.prefill_bucket is not None:
+            hidden, check = self._parts.prefill.run(chosen.prefill_bucket, prepared)
+            stream.launch(lambda: logits.set(self._score(hidden, prepared, plan.mode)))
+            path, key = PathKind.PREFILL_REPLAY, prefill_key(chosen.prefill_bucket)
         else:
-            self._parts.stream.launch(lambda: logits.set(self._eager(prepared, plan.mode)))
-            path, key, check = PathKind.EAGER, None, None
+            stream.launch(lambda: logits.set(self._eager(prepared, plan.mode)))
+            path, key = PathKind.EAGER, None
         return ForwardOutputs(logits, self._event(path, key, check))
 
     def _event(self, path: PathKind, key: str | None, check: ReplayCheck | None) -> RunEvent:
@@ -265,13 +294,18 @@ class DecoderRunner(ScheduledModelRunner):
 
     def _eager(self, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
         """Compute every row, then sample those that want logits."""
-        parts, num_logits = self._parts, prepared.gather_ids.numel()
         with torch.no_grad():
-            hidden = parts.model(prepared.input_ids, prepared.position_ids, prepared.attn_metadata)
-            if not num_logits:
-                return None
-            positions = prepared.position_ids[0, 0]
-            if num_logits != prepared.num_tokens:
+            hidden = self._parts.model(prepared.input_ids, prepared.position_ids, prepared.attn_metadata)
+        return self._score(hidden, prepared, mode)
+
+    def _score(self, hidden: torch.Tensor, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
+        """Compute logits for the rows that want them, and sample; None when no row does."""
+        parts, num_logits = self._parts, prepared.gather_ids.numel()
+        if not num_logits:
+            return None
+        positions = prepared.position_ids[0, 0]
+        with torch.no_grad():
+            if num_logits != hidden.shape[0]:
                 hidden = hidden.index_select(0, prepared.gather_ids)
                 positions = positions.index_select(0, prepared.gather_ids)
             logits = parts.model.compute_logits(hidden)

@@ -12,6 +12,7 @@ import dataclasses
 
 import torch
 
+from engine.cuda_graphs.prefill import PrefillReport
 from engine.cuda_graphs.runner import CaptureReport
 from engine.inputs.records import PackedInputs, RunEvent, ScheduledInputs
 from engine.probe import Probe
@@ -98,9 +99,10 @@ class PackedModelRunner(ModelRunner):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarmupReport:
-    """What warm-up did. simulated: the graphs are CPU tapes. pool_bytes: bytes of the shared pool."""
+    """What warm-up did. simulated: the graphs are CPU tapes. pool_bytes: bytes of the pool that all captures share."""
 
     captures: tuple[CaptureReport, ...]
     pool_bytes: int
     seconds: float
     simulated: bool
+    prefill_captures: tuple[PrefillReport, ...] = ()

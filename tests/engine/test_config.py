@@ -70,7 +70,6 @@ def test_configs_are_frozen_keyword_only_records_with_working_defaults(kind):
         (CudaGraphConfig, "enabled", None, "must be True or False, got None"),
         (CudaGraphConfig, "enable_padding", 0, "must be True or False, got 0"),
         (CudaGraphConfig, "strict_buffers", "yes", "must be True or False, got 'yes'"),
-        (CudaGraphConfig, "prefill_num_tokens", (64,), "must be empty (prefill graphs are not built yet), got (64,)"),
         (CudaGraphConfig, "prefill_num_tokens", 64, "must be a sequence of integers, got 64; use (64,)"),
         (EngineConfig, "max_seq_len", 0, "must be an integer of at least 2, got 0"),
         (EngineConfig, "max_seq_len", 10**18, "must be at most 16777216, got 1000000000000000000"),
@@ -88,7 +87,7 @@ def test_configs_are_frozen_keyword_only_records_with_working_defaults(kind):
         (EngineConfig, "device", "cuda:one", "must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'cuda:one'"),
         (EngineConfig, "device", 0, "must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 0"),
         (EngineConfig, "overlap", True, "must be False (not built yet), got True"),
-        (EngineConfig, "torch_compile", True, "must be False (not built yet), got True"),
+        (EngineConfig, "torch_compile", "yes", "must be True or False, got 'yes'"),
         (EngineConfig, "overlap", 0, "must be True or False, got 0"),
         (EngineConfig, "scheduler", {"max_batch_size": 4}, "must be a SchedulerConfig, got {'max_batch_size': 4}"),
         (EngineConfig, "kv_cache", None, "must be a KVCacheConfig, got None"),
@@ -160,6 +159,21 @@ def test_without_chunking_the_chunk_unit_asks_for_nothing():
 )
 def test_a_bucket_list_that_cannot_work_is_refused(sizes, text):
     assert refusal(lambda: CudaGraphConfig(batch_sizes=sizes)) == f"CudaGraphConfig.{text}"
+
+
+def test_prefill_buckets_are_rows_in_ascending_order_and_no_more_than_a_step_has():
+    assert CudaGraphConfig(prefill_num_tokens=[64, np.int64(128)]).prefill_num_tokens == (64, 128)
+    field = "CudaGraphConfig.prefill_num_tokens"
+    for rows, text in (
+        ((64, 0), "[1] must be an integer of at least 1, got 0"),
+        ((128, 64, 64), " must be ascending without duplicates, got (128, 64, 64); use (64, 128)"),
+    ):
+        assert refusal(lambda rows=rows: CudaGraphConfig(prefill_num_tokens=rows)) == field + text
+    assert EngineConfig(cuda_graph=CudaGraphConfig(prefill_num_tokens=(512,))).scheduler.max_num_tokens == 512
+    assert refusal(lambda: EngineConfig(cuda_graph=CudaGraphConfig(prefill_num_tokens=(64, 1024)))) == (
+        f"{field} must not exceed SchedulerConfig.max_num_tokens=512, got (64, 1024); drop the larger ones or raise "
+        "max_num_tokens"
+    )
 
 
 def test_buckets_above_the_largest_batch_are_refused():
