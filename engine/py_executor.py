@@ -18,6 +18,7 @@ import torch
 
 from engine.device import Stream
 from engine.errors import ProbeError, ReentryError, UnknownRequestError
+from engine.fields import cut, shown
 from engine.inputs.records import SampleStateTensors
 from engine.llm_request import LlmRequest, RequestState
 from engine.model_engine import ModelEngine
@@ -126,7 +127,7 @@ class PyExecutor:
         self._samples = SampleStateTensors(sampler.new_tokens)
         self._host_tokens = torch.zeros(sampler.num_slots, dtype=torch.int32, pin_memory=sampler.new_tokens.is_cuda)
         self._probe: Probe | None = None
-        self._is_stepping = False
+        self._stepping = threading.Lock()
         self.num_steps = 0
 
     def set_probe(self, probe: Probe | None) -> None:
@@ -148,8 +149,8 @@ class PyExecutor:
         """End a live request now; its output comes with the next ``step``. Raises: UnknownRequestError."""
         self.require_idle()
         if not self.is_live(request_id):
-            known = ", ".join(map(str, self._live)) or "none"
-            message = f"request {request_id!r} is not waiting or running (live requests: {known})"
+            known = cut(", ".join(map(str, self._live)) or "none")
+            message = f"request {shown(request_id)} is not waiting or running (live requests: {known})"
             raise UnknownRequestError(message)
         with uninterrupted():
             self._finish(self._live[request_id], "abort")
@@ -164,16 +165,13 @@ class PyExecutor:
         Raises: ReentryError from inside a probe, or while another thread is in a step.
         """
         self.require_idle()
-        self._is_stepping = True
-        try:
+        with self._stepping:  # of two threads that come at the same instant, one steps after the other
             if self._live:
                 self._run_step()
-        finally:
-            self._is_stepping = False
 
     def require_idle(self) -> None:
         """Refuse to touch the loop in the middle of a step."""
-        if self._is_stepping:
+        if self._stepping.locked():
             message = (
                 "an LLM serves one call at a time and a step is running; call it from one thread, never from a probe"
             )

@@ -1,13 +1,14 @@
 """The public door: what it gives, and one clear error for every kind of bad input, with nothing lost."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
 import torch
 
 from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig, StepscopeError
-from engine.errors import ClosedError, ConfigError, ModelError, RequestError, UnknownRequestError
+from engine.errors import ClosedError, ConfigError, ModelError, ReentryError, RequestError, UnknownRequestError
 
 CONFIG = EngineConfig(
     device="cpu",
@@ -279,3 +280,31 @@ def test_the_smallest_pool_still_finishes_everyone():
         outputs = llm.generate([[i + 1] * 5 for i in range(6)], SamplingParams(max_tokens=20))
         assert all(len(out.token_ids) == 20 for out in outputs)
         llm.check()
+
+
+def test_of_two_threads_each_is_served_or_refused_and_the_engine_stays_whole(llm):
+    outcomes = []
+
+    def work():
+        try:
+            outcomes.append([len(out.token_ids) for out in llm.generate(["a"] * 3, SamplingParams(max_tokens=40))])
+        except Exception as error:
+            outcomes.append(type(error))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 3
+    assert all(outcome in ([40, 40, 40], ReentryError) for outcome in outcomes)
+    assert [40, 40, 40] in outcomes
+    llm.check()
+    assert not llm.has_unfinished
+
+
+def test_an_id_that_cannot_be_aborted_is_quoted_in_short(llm):
+    with pytest.raises(UnknownRequestError) as refused:
+        llm.abort("x" * 10**6)
+    assert str(refused.value).endswith("xxx' is not waiting or running (live requests: none)")
+    assert len(str(refused.value)) < 150
