@@ -41,12 +41,13 @@ def median_of(fn: Callable[[], object], device: torch.device, *, rounds: int, ca
 def read_bandwidth(device: torch.device, *, nbytes: int, rounds: int = 5) -> float:
     """Return bytes a second that the device reads: the best round of three kinds of pass over random numbers.
 
-    The passes (a sum, a maximum, a matrix-vector product) read everything once and write next to nothing.
+    The passes (a sum, a maximum, a matrix-vector product) read everything once and write next to nothing. A round is
+    four of a kind, so that one launch more or less does not count.
     """
     columns = 4096
     matrix = torch.empty(max(1, nbytes // (2 * columns)), columns, dtype=torch.bfloat16, device=device).normal_()
     vector = torch.ones(columns, dtype=torch.bfloat16, device=device)
     wide = matrix.view(torch.float32)  # two numbers side by side read as one: of the first one's size, never NaN
     passes = (wide.sum, wide.amax, lambda: matrix.mv(vector))
-    best = min(elapsed(one, device) for one in passes for _ in range(rounds + 1))
-    return matrix.numel() * matrix.element_size() / best
+    best = min(elapsed(lambda one=one: [one() for _ in range(4)], device) for one in passes for _ in range(rounds + 1))
+    return 4 * matrix.numel() * matrix.element_size() / best

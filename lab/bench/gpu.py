@@ -26,7 +26,7 @@ from lab.bench.replay import generate_rate, replay_seconds
 from lab.bench.shapes import random_model, random_weights, shape_config, step_bytes
 
 MAX_SHORTFALL: float = 1.0  # standard deviations of the logits; see ``StaticCachePeer.shortfall``
-READ_BYTES: int = 8 << 30  # of one bandwidth pass, far more than any cache holds; a rehearsal reads less
+READ_BYTES: int = 4 << 30  # of one bandwidth pass, far more than any cache holds; a rehearsal reads less
 
 Note = Callable[[str], object]
 Weights = dict[str, torch.Tensor]
