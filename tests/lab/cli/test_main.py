@@ -16,7 +16,7 @@ def run_cli(*arguments):
 @pytest.mark.parametrize(
     "command",
     [[], ["run"], ["models"], ["models", "pull"], ["trace", "record"], ["trace", "show"], ["lab"], ["bench", "cpu"],
-     ["bench", "gpu"], ["doctor"]],
+     ["bench", "gpu"], ["bench", "host"], ["bench", "watch"], ["doctor"]],
 )  # fmt: skip
 def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as ended:
