@@ -1,5 +1,7 @@
 """Choosing a graph: the same answer as brute force, one order of reasons, and each reason met by a real engine."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.cuda_graphs.key import KeyType, SampleMode, make_key
-from engine.cuda_graphs.select import GraphFacts, select_graph
+from engine.cuda_graphs.select import BodyFacts, GraphFacts, select_graph
 from engine.probe import Stage
 from engine.reasons import FallOff
 from engine.resources import ResourceManager
@@ -108,6 +110,42 @@ def test_a_bucket_beyond_the_batch_limit_is_no_bucket():
     assert select_graph(_bare_facts(max_batch_size=3)).reason is FallOff.ABOVE_LARGEST_BUCKET
 
 
+@settings(deadline=None, max_examples=300)
+@given(
+    facts_of_a_step(),
+    st.builds(
+        BodyFacts,
+        is_recorded=st.booleans(),
+        prefill_buckets=bucket_lists,
+        num_rows=st.integers(1, 16),
+    ),
+)
+def test_a_step_with_contexts_takes_the_smallest_chain_that_holds_its_rows(facts, body):
+    selection = select_graph(dataclasses.replace(facts, body=body))
+    reasons = [condition.reason for condition in selection.conditions]
+    assert reasons == [reason for reason in FallOff if reason in reasons], "in the order of the enum"
+    assert (FallOff.COMPILE_NOT_RECORDED in reasons) != body.is_recorded
+    if not facts.num_contexts or not body.prefill_buckets:
+        assert selection.prefill_bucket is None
+        assert [reason for reason in reasons if reason is not FallOff.COMPILE_NOT_RECORDED] == DECODE_ORDER
+        return
+    assert selection.key is None
+    assert reasons[-1] is FallOff.ABOVE_LARGEST_PREFILL_BUCKET
+    assert FallOff.HAS_CONTEXT_UNPROMOTED not in reasons
+    fitting = [size for size in body.prefill_buckets if size >= body.num_rows]
+    serves = facts.graphs_enabled and not facts.is_warmup and body.is_recorded
+    assert selection.prefill_bucket == (min(fitting) if fitting and serves else None)
+    assert (selection.reason is None) == (selection.prefill_bucket is not None)
+    assert selection.num_padding == 0, "rows are padded, not requests"
+
+
+def test_a_step_above_every_chain_names_its_rows_and_the_largest():
+    body = BodyFacts(prefill_buckets=(8, 64), num_rows=65)
+    selection = select_graph(_bare_facts(num_contexts=1, body=body))
+    assert selection.reason is FallOff.ABOVE_LARGEST_PREFILL_BUCKET
+    assert (selection.conditions[-1].needed, selection.conditions[-1].got) == ("at most 64 rows", "65")
+
+
 class _Selections:
     """Remembers what each step chose."""
 
@@ -144,8 +182,10 @@ def _nothing(llm):
 # reason: graph settings, prompts, sampling, what happens after warm-up.
 REACHED_BY = {
     FallOff.GRAPHS_DISABLED: ({"enabled": False}, 1, {}, _nothing),
+    FallOff.COMPILE_NOT_RECORDED: ({"batch_sizes": (2,)}, 1, {}, _nothing),
     FallOff.WARMUP: ({}, 1, {}, _warm_up_again),
     FallOff.HAS_CONTEXT_UNPROMOTED: ({}, 1, {}, _nothing),
+    FallOff.ABOVE_LARGEST_PREFILL_BUCKET: ({"prefill_num_tokens": (1,)}, 1, {}, _nothing),
     FallOff.ABOVE_LARGEST_BUCKET: ({"batch_sizes": (1, 2)}, 3, {}, _nothing),
     FallOff.NO_EXACT_BUCKET_PADDING_OFF: ({"batch_sizes": (2,), "enable_padding": False}, 1, {}, _nothing),
     FallOff.NO_DUMMY_SLOT: ({"batch_sizes": (2,)}, 1, {}, _drop_dummy),
@@ -154,12 +194,13 @@ REACHED_BY = {
 }
 
 
-@pytest.mark.parametrize("reason", REACHED_BY)
+@pytest.mark.parametrize("reason", FallOff)
 def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
     graphs, num_prompts, sampling, interfere = REACHED_BY[reason]
     config = EngineConfig(
         device="cpu",
         max_seq_len=32,
+        torch_compile=reason is FallOff.COMPILE_NOT_RECORDED,
         scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=32),
         cuda_graph=CudaGraphConfig(**({"batch_sizes": (1,)} | graphs)),
     )

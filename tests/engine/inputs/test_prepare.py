@@ -114,9 +114,38 @@ def test_a_step_beyond_the_buffers_is_refused_with_the_numbers() -> None:
         bench.preparer.copy_inputs(host_inputs(33, (), 0), None, bench.metadata)
 
 
+def test_the_rows_behind_the_step_are_zeroed_up_to_a_prefill_bucket() -> None:
+    bench = Bench(make_stream(SPEC))
+    bench.buffers.input_ids.fill_(SENTINEL)
+    bench.buffers.position_ids.fill_(SENTINEL)
+    prepared = bench.preparer.copy_inputs(host_inputs(3, (4,), 0), bench.samples, bench.metadata, padded_num_tokens=6)
+    assert prepared.input_ids.tolist() == [100, 101, 102, 1004, 0, 0]
+    assert prepared.position_ids.tolist() == [[[0, 1, 2, 3, 0, 0]]]
+    assert prepared.num_tokens == 4, "the rows of token padding belong to no sequence"
+    assert bench.buffers.input_ids[6:].eq(SENTINEL).all()
+    assert bench.buffers.position_ids[..., 6:].eq(SENTINEL).all()
+    zeroed = [(w.buffer, w.start, w.end) for w in prepared.writes if w.writer is Writer.ZERO_FILL]
+    assert zeroed == [("input_ids", 4, 6), ("position_ids", 4, 6)]
+
+
+def test_a_step_that_fills_its_prefill_bucket_zeroes_nothing() -> None:
+    bench = Bench(make_stream(SPEC))
+    prepared = bench.preparer.copy_inputs(host_inputs(4, (), 0), None, bench.metadata, padded_num_tokens=4)
+    assert all(write.writer is Writer.HOST_COPY for write in prepared.writes)
+    assert prepared.input_ids.tolist() == [100, 101, 102, 103]
+
+
+def test_a_prefill_bucket_beyond_the_buffers_is_refused() -> None:
+    bench = Bench(make_stream(SPEC))
+    with pytest.raises(CapacityError, match="needs 40 rows and 1 logit rows, the input buffers hold 32 and 8"):
+        bench.preparer.copy_inputs(host_inputs(4, (), 0), None, bench.metadata, padded_num_tokens=40)
+
+
 def test_the_attention_step_carries_the_same_numbers() -> None:
     host = host_inputs(3, (4, 2), 2)
     step = attention_step(host)
     assert step.kv_lens == (3, 1, 1, 1, 1)
     assert step.num_seqs == 5
     assert step.block_tables == host.block_tables
+    assert step.padded_num_tokens is None
+    assert attention_step(host, 64).padded_num_tokens == 64
