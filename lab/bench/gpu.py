@@ -118,7 +118,7 @@ def _measure_engine(bench: GpuBench, shape: str, weights: Weights, spec: DeviceS
         device=str(spec.torch_device),
         max_seq_len=max_seq_len,
         scheduler=SchedulerConfig(max_batch_size=batches[-1], max_num_tokens=batches[-1] * bench.prompt_len),
-        cuda_graph=CudaGraphConfig(batch_sizes=batches),
+        cuda_graph=CudaGraphConfig(batch_sizes=batches, sample_modes=("greedy",)),
     )
     ours: dict[int, _Ours] = {}
     with LLM(random_model(shape, weights, spec, max_seq_len=max_seq_len), config) as llm:

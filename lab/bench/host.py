@@ -184,7 +184,7 @@ def _config(bench: HostBench, batch: int, spec: DeviceSpec, *, max_seq_len: int)
             tokens_per_block=TOKENS_PER_BLOCK,
             num_blocks=max(batch * -(-longest // TOKENS_PER_BLOCK), -(-max_seq_len // TOKENS_PER_BLOCK)),
         ),
-        cuda_graph=CudaGraphConfig(batch_sizes=(batch,)),
+        cuda_graph=CudaGraphConfig(batch_sizes=(batch,), sample_modes=("greedy",)),
     )
 
 
