@@ -17,12 +17,13 @@ NUM_TOKENS = [24, 23, 20, 22, 17, 19, 21, 18]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One combination. budget: max_num_tokens with chunking on, None for whole prompts."""
+    """One combination. budget: max_num_tokens with chunking on, None for whole prompts. prefill: rows with a chain."""
 
     graphs: bool
     backend: str
     padding: bool
     budget: int | None
+    prefill: tuple[int, ...] = ()
 
     def config(self, device: str, dtype: str = "float32", max_seq_len: int = 128) -> EngineConfig:
         return EngineConfig(
@@ -33,17 +34,29 @@ class Row:
             scheduler=SchedulerConfig(
                 max_batch_size=8, max_num_tokens=self.budget or 512, chunking=None if self.budget is None else "fcfs"
             ),
-            cuda_graph=CudaGraphConfig(enabled=self.graphs, enable_padding=self.padding, batch_sizes=(1, 2, 4, 8)),
+            cuda_graph=CudaGraphConfig(
+                enabled=self.graphs,
+                enable_padding=self.padding,
+                batch_sizes=(1, 2, 4, 8),
+                prefill_num_tokens=self.prefill,
+            ),
         )
 
     def __str__(self) -> str:
-        return f"graphs={self.graphs}-{self.backend}-padding={self.padding}-budget={self.budget}"
+        prefill = f"-prefill={','.join(map(str, self.prefill))}" if self.prefill else ""
+        return f"graphs={self.graphs}-{self.backend}-padding={self.padding}-budget={self.budget}{prefill}"
 
 
 PLAINEST = Row(graphs=False, backend="vanilla", padding=False, budget=None)
 FULL_PRODUCT = [
     Row(*values) for values in itertools.product((False, True), ("vanilla", "native"), (False, True), (None, 64, 24))
 ]
+# Chains that take every step with prompts, and chains that only take the smaller ones.
+PREFILL_ROWS = [
+    Row(graphs=True, backend=backend, padding=True, budget=budget, prefill=prefill)
+    for backend in ("vanilla", "native")
+    for budget, prefill in ((None, (16, 64)), (64, (8, 32, 64)), (64, (16,)), (24, (24,)), (24, (1, 7, 13)))
+] + [Row(graphs=False, backend="native", padding=True, budget=24, prefill=(24,))]
 
 
 def tiny_cases(device: str) -> list[Case]:
@@ -67,7 +80,16 @@ def assert_row(llm: LLM, row: Row, cases: list[Case]) -> PathCounter:
     assert bool(counts["unfinished_chunk"]) == (row.budget is not None)
     assert bool(counts["padded"]) == (row.graphs and row.padding)
     assert bool(counts["refused:NO_EXACT_BUCKET_PADDING_OFF"]) == (row.graphs and not row.padding)
-    assert counts["eager"] > 0, "prompts run eagerly in every combination"
+    has_chain_for_all = row.graphs and row.prefill[-1:] == (row.budget or 512,)
+    if not has_chain_for_all:
+        assert counts["eager"] > 0, "prompts run eagerly wherever there is no chain"
+    elif row.padding:
+        assert counts["eager"] == 0
+    assert bool(counts["prefill_replay"]) == (row.graphs and bool(row.prefill))
+    assert bool(counts["refused:ABOVE_LARGEST_PREFILL_BUCKET"]) == (
+        row.graphs and bool(row.prefill) and not has_chain_for_all
+    )
     assert bool(counts["promoted"]) == row.graphs, "a prompt of one token runs alone, as a decode row"
-    assert counts["steady"] > 0.4 * (counts["eager"] + counter.num_replays), "most decode steps follow an equal one"
+    num_steps = counts["eager"] + counts["prefill_replay"] + counter.num_replays
+    assert counts["steady"] > 0.4 * num_steps, "most decode steps follow an equal one"
     return counter

@@ -16,7 +16,7 @@ def cases():
 @pytest.mark.parametrize("backend", ["vanilla", "native"])
 @pytest.mark.parametrize("graphs", [False, True])
 def test_late_copies_and_launches_change_no_token(cases, depth, backend, graphs):
-    row = Row(graphs=graphs, backend=backend, padding=True, budget=64)
+    row = Row(graphs=graphs, backend=backend, padding=True, budget=64, prefill=(8, 48) if graphs else ())
     with LLM("tiny", row.config("cpu"), stream_lag=depth) as llm:
         compared = assert_equal_by_margin(llm, cases, together=True)
         llm.check()

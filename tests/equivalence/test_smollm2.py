@@ -18,9 +18,9 @@ PAIRWISE = [
     Row(graphs=True, backend="vanilla", padding=False, budget=64),
     Row(graphs=False, backend="vanilla", padding=True, budget=24),
     Row(graphs=False, backend="native", padding=False, budget=64),
-    Row(graphs=True, backend="native", padding=False, budget=24),
+    Row(graphs=True, backend="native", padding=False, budget=24, prefill=(24,)),
     Row(graphs=False, backend="vanilla", padding=False, budget=None),
-    Row(graphs=True, backend="vanilla", padding=True, budget=64),
+    Row(graphs=True, backend="vanilla", padding=True, budget=64, prefill=(16, 64)),
 ]
 
 

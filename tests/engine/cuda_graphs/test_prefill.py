@@ -5,114 +5,17 @@ import dataclasses
 import pytest
 import torch
 
-from engine.attention.interface import AttentionStep, KVCacheParams, MetadataCapacity
-from engine.cuda_graphs.device_graph import make_graph_backend
 from engine.cuda_graphs.graph_backend import GraphChain
 from engine.cuda_graphs.prefill import PrefillGraphs
-from engine.device import DeviceRegistry, make_stream, resolve_device
 from engine.errors import CaptureRefusedError, ReplayRefusedError
-from engine.inputs.records import PreparedInputs
-from engine.kv_cache.storage import KVStorage
-from engine.models.llama import CausalLM
-from engine.models.tiny import TINY_CONFIG, tiny_weights
-from tests.engine.attention.paged_world import make_backend
-
-CPU = resolve_device("cpu", "float32")
-BUCKETS = (4, 8, 16)
-WIDTH, SIZE = 4, 8  # blocks of a sequence, tokens of a block
-NOTHING = AttentionStep((), (), (), (), KVCacheParams(use_cache=True, num_cached_tokens_per_seq=()), 0, 0)
-
-
-class World:
-    """The tiny model over a KV pool, its chains, and one metadata object for every step."""
-
-    def __init__(self, backend="native", *, lag=0, strict=True, spec=CPU):
-        self.spec, self.registry, self.stream = spec, DeviceRegistry(), make_stream(spec, lag=lag)
-        self.model = CausalLM(TINY_CONFIG, tiny_weights(3), spec, num_positions=64)
-        for name, tensor in (*self.model.state_dict(keep_vars=True).items(), *self.model.named_buffers()):
-            self.registry.register(name, tensor)
-        self.graph_backend = make_graph_backend(spec, self.registry)
-        self.storage = self._storage()
-        self.attention = make_backend(backend, spec, self.stream)
-        self.metadata = self.make_metadata(self.storage)
-        self.is_allowed = True
-        self.graphs = PrefillGraphs(
-            self.graph_backend,
-            self.model,
-            stream=self.stream,
-            spec=spec,
-            registry=self.registry,
-            buckets=BUCKETS,
-            may_capture=lambda: self.is_allowed,
-            strict=strict,
-        )
-
-    def _storage(self):
-        config = TINY_CONFIG
-        return KVStorage.allocate(
-            num_layers=config.num_layers,
-            num_blocks=8,
-            tokens_per_block=SIZE,
-            num_kv_heads=config.num_kv_heads,
-            head_size=config.head_size,
-            spec=self.spec,
-        )
-
-    def make_metadata(self, storage):
-        return self.attention.make_metadata(storage, MetadataCapacity(2, BUCKETS[-1], WIDTH, SIZE))
-
-    def capture(self, *buckets):
-        for bucket in buckets or BUCKETS[::-1]:
-            self.metadata.prepare(dataclasses.replace(NOTHING, padded_num_tokens=bucket))
-            self.graphs.capture(bucket, self.metadata)
-
-    def prepared(self, lengths, bucket, *, cached=(0, 0), metadata=None):
-        """A step of one or two prompts, its rows drawn from a formula, padded with zeros to the bucket."""
-        metadata = metadata or self.metadata
-        positions = [cached[i] + n for i, length in enumerate(lengths) for n in range(length)]
-        tokens = [(7 * position + 3) % 250 + 1 for position in positions]
-        padding = [0] * (bucket - len(positions))
-        step = AttentionStep(
-            request_ids=tuple(range(len(lengths))),
-            seq_lens=tuple(lengths),
-            prompt_lens=tuple(lengths),
-            block_tables=tuple([tuple(range(WIDTH * i, WIDTH * (i + 1))) for i in range(len(lengths))]),
-            kv_cache_params=KVCacheParams(use_cache=True, num_cached_tokens_per_seq=cached[: len(lengths)]),
-            num_contexts=len(lengths),
-            num_tokens=len(positions),
-            padded_num_tokens=bucket,
-        )
-        metadata.prepare(step)
-        device = self.spec.torch_device
-        none = torch.zeros(0, dtype=torch.int64, device=device)
-        return PreparedInputs(
-            input_ids=torch.tensor(tokens + padding, dtype=torch.int32, device=device),
-            position_ids=torch.tensor(positions + padding, dtype=torch.int32, device=device).view(1, 1, -1),
-            gather_ids=none,
-            seq_slots=none,
-            attn_metadata=metadata,
-            num_tokens=len(positions),
-            writes=(),
-        )
-
-    def expect(self, lengths, *, cached=(0, 0), storage=None):
-        """The same rows through the model as one call, unpadded, over a pool of their own."""
-        metadata = self.make_metadata(storage or self._storage())
-        prepared = self.prepared(lengths, sum(lengths), cached=cached, metadata=metadata)
-        self.stream.synchronize()
-        with torch.no_grad():
-            return self.model(prepared.input_ids, prepared.position_ids, metadata)
+from engine.models.tiny import TINY_CONFIG
+from engine.runners.body_warmup import step_of_padding
+from tests.engine.cuda_graphs.prefill_world import BUCKETS, CPU, World
 
 
 @pytest.fixture(params=["native", "vanilla"])
 def world(request):
     return World(request.param)
-
-
-def _run(world, lengths, bucket, **options):
-    hidden, check = world.graphs.run(bucket, world.prepared(lengths, bucket, **options))
-    world.stream.synchronize()
-    return hidden, check
 
 
 @pytest.mark.parametrize("lag", [0, 1, 50])
@@ -121,7 +24,7 @@ def test_every_bucket_gives_the_hidden_states_of_the_whole_model(backend, lag):
     world = World(backend, lag=lag)
     world.capture()
     for lengths, bucket in (([3], 4), ([4], 4), ([5, 2], 8), ([16], 16), ([1, 8], 16), ([2], 16), ([1], 4)):
-        hidden, check = _run(world, lengths, bucket)
+        hidden, check = world.run(lengths, bucket)
         assert check.passed
         torch.testing.assert_close(hidden[: sum(lengths)], world.expect(lengths), atol=1e-5, rtol=1e-4)
         assert not hidden.isnan().any(), "the rows of the padding mean nothing, but they are numbers"
@@ -131,15 +34,15 @@ def test_every_bucket_gives_the_hidden_states_of_the_whole_model(backend, lag):
 def test_a_chunk_sees_the_keys_of_the_chunk_before_it(world):
     world.capture()
     whole = world.expect([11])
-    _run(world, [6], 8)
-    hidden, _check = _run(world, [5], 8, cached=(6, 0))
+    world.run([6], 8)
+    hidden, _check = world.run([5], 8, cached=(6, 0))
     torch.testing.assert_close(hidden[:5], whole[6:], atol=1e-5, rtol=1e-4)
 
 
 def test_padding_rows_write_no_keys(world):
     world.capture()
     world.storage.blocks.fill_(9.0)
-    _run(world, [3], 16)
+    world.run([3], 16)
     written = (world.storage.blocks[:, :, :, : world.storage.num_blocks] != 9.0).any(-1).any(2).any(1).any(0)
     assert written.nonzero().tolist() == [[0, 0], [0, 1], [0, 2]], "three tokens of block 0"
 
@@ -149,13 +52,13 @@ def test_capture_computes_nothing_and_its_warm_up_writes_no_keys(world):
     assert not world.storage.blocks[:, :, :, : world.storage.num_blocks].any()
     world.graphs.statics.hidden.fill_(5.0)
     world.graphs.release()
-    world.metadata.prepare(dataclasses.replace(NOTHING, padded_num_tokens=4))
+    world.metadata.prepare(step_of_padding(4))
     world.graphs.capture(4, world.metadata)
     assert world.graphs.statics.hidden[4:].eq(5.0).all()
 
 
 def test_a_warm_up_pass_runs_eagerly_and_keeps_nothing(world):
-    world.metadata.prepare(dataclasses.replace(NOTHING, padded_num_tokens=8))
+    world.metadata.prepare(step_of_padding(8))
     assert world.graphs.capture(8, world.metadata, is_warmup_only=True) is None
     assert world.graphs.captured == ()
     assert world.graphs.statics.hidden[:8].any()
@@ -169,7 +72,7 @@ def test_smaller_buckets_share_the_memory_and_the_statics_of_the_largest(world):
     assert all(report.num_segments == TINY_CONFIG.num_layers + 1 and report.simulated for report in reports)
     assert reports[0].pool_bytes == world.graph_backend.pool_bytes > 0
     assert [report.pool_bytes for report in reports[1:]] == [0, 0]
-    places = {_run(world, [2], bucket)[0].data_ptr() for bucket in BUCKETS}
+    places = {world.run([2], bucket)[0].data_ptr() for bucket in BUCKETS}
     assert places == {world.graphs.statics.hidden.data_ptr()}
 
 
@@ -177,7 +80,7 @@ def test_a_chain_is_one_epoch_and_another_graph_ends_it(world):
     world.capture(8, 4)
     decode = world.graph_backend.capture(lambda: world.model.enter(world.graphs.statics.input_ids[:1]))
     chain = world.graphs._chains[8]
-    _run(world, [5], 8)
+    world.run([5], 8)
     world.graph_backend.check()
     hidden = world.graphs.statics.hidden[:5].clone()
     last = chain.advances[-2].outputs[0]
@@ -185,7 +88,7 @@ def test_a_chain_is_one_epoch_and_another_graph_ends_it(world):
     decode.replay()
     assert last.isnan().any(), "the pool belongs to the graph that replayed last"
     assert torch.equal(world.graphs.statics.hidden[:5], hidden), "the hidden states lie outside the pool"
-    assert torch.equal(_run(world, [5], 8)[0][:5], hidden)
+    assert torch.equal(world.run([5], 8)[0][:5], hidden)
 
 
 def test_chains_and_single_graphs_take_turns_without_harm(world):
@@ -194,7 +97,7 @@ def test_chains_and_single_graphs_take_turns_without_harm(world):
     decode = world.graph_backend.capture(lambda: world.model.enter(ids[:1]))
     expected = {bucket: world.expect([bucket - 1]) for bucket in (4, 8)}
     for bucket in (8, 4, 4, 8, 8, 4):
-        hidden = _run(world, [bucket - 1], bucket)[0][: bucket - 1]
+        hidden = world.run([bucket - 1], bucket)[0][: bucket - 1]
         torch.testing.assert_close(hidden, expected[bucket], atol=1e-5, rtol=1e-4)
         decode.replay()
         world.graph_backend.check()
@@ -233,12 +136,12 @@ def test_rebound_statics_are_refused_unless_strictness_is_off():
         if strict:
             assert "address of prefill.attended: captured 0x" in _refusal(world, 8, world.prepared([5], 8))
         else:
-            torch.testing.assert_close(_run(world, [5], 8)[0][:5], world.expect([5]), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(world.run([5], 8)[0][:5], world.expect([5]), atol=1e-5, rtol=1e-4)
 
 
 def test_the_check_lists_segments_shapes_and_addresses(world):
     world.capture(4)
-    _hidden, check = _run(world, [4], 4)
+    _hidden, check = world.run([4], 4)
     assert [item.name for item in check.items[:3]] == ["segments", "rows", "position shape"]
     assert (check.items[0].expected, check.items[0].got) == ("4", "4")
     assert {item.name for item in check.items[3:]} == {
@@ -272,7 +175,7 @@ def test_released_chains_can_be_captured_again(world):
     with pytest.raises(KeyError):
         world.graphs.run(4, world.prepared([4], 4))
     world.capture()
-    torch.testing.assert_close(_run(world, [7], 8)[0][:7], world.expect([7]), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(world.run([7], 8)[0][:7], world.expect([7]), atol=1e-5, rtol=1e-4)
 
 
 def test_an_engine_without_buckets_holds_empty_statics():
