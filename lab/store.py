@@ -22,11 +22,17 @@ from typing import Final, overload
 
 import numpy as np
 
+from engine import fields
 from engine.errors import TraceError
+from lab.coherence import require_coherent
 from lab.snapshot import MetadataView, StepSnapshot
 
 WINDOW: Final = 200
-_LIMIT: Final = 1 << 28  # more values than this in one column: a damaged or hostile file
+_LIMIT: Final = 1 << 26  # more values than this in one window: a damaged or hostile file
+_DAMAGE: Final = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, StopIteration, zlib.error,
+    binascii.Error,
+)  # fmt: skip
 _BLOCK_TABLES: Final = "block_tables"
 _DELTA_TYPE: Final = tuple[tuple[int, tuple[int, ...]], ...]
 
@@ -185,6 +191,9 @@ class _Reader:
 
     def _read_array(self, path: str) -> np.ndarray:
         dtype = np.dtype(self._strings[self._next(path + ":dtype")])
+        if dtype.kind not in "biuf" or dtype.itemsize > 8:
+            message = f"an array of {dtype} cannot be right"
+            raise ValueError(message)
         shape = self._take(path + "#", self._next(path + ":ndim"))
         values = self._take(path, int(np.prod(shape)))
         if dtype.kind == "f":
@@ -288,11 +297,17 @@ class StoredSteps(Sequence[StepSnapshot]):
         if number not in self._decoded:
             window = self._windows[number]
             try:
+                if sum(stored[0] for stored in window["columns"].values()) > _LIMIT:
+                    message = f"more than {_LIMIT} values in a window cannot be right"
+                    raise ValueError(message)
                 columns = {path: _decode_column(stored) for path, stored in window["columns"].items()}
                 reader = _Reader(columns, self._strings)
                 steps: list[StepSnapshot] = [reader.read(StepSnapshot, "") for _ in range(window["num_steps"])]
-            except (ValueError, KeyError, IndexError, TypeError, StopIteration, zlib.error, binascii.Error) as error:
-                message = f"window {number} of the trace is damaged ({type(error).__name__}: {error}); record it again"
+                for step in steps:
+                    require_coherent(step)
+            except _DAMAGE as error:
+                why = f"{type(error).__name__}: {fields.cut(error)}"
+                message = f"window {number} of the trace is damaged ({why}); record it again"
                 raise TraceError(message) from error
             self._decoded[number] = steps
         return self._decoded[number]

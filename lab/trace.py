@@ -10,7 +10,6 @@ import dataclasses
 import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import TraceError
+from engine.fields import cut, shown
 from lab.explain import explain_step
 from lab.reasons import GRAPH_PATHS
 from lab.snapshot import SNAPSHOT_VERSION, STAGES, UNKNOWN, StepSnapshot
 from lab.store import StoredSteps, encode_steps
+from lab.trace_file import read_content, require_types, trace_source
 
 FORMAT: Final = "stepscope-trace"
 TRACE_VERSION: Final = 1
@@ -38,11 +39,11 @@ def trace_target(path: str | os.PathLike[str]) -> Path:
         is_taken = target.exists() and not target.is_file()
         is_possible = bool(target.name) and target.parent.is_dir()
     except (OSError, TypeError, ValueError) as error:
-        message = f"a trace is written to a file, and {path!r} cannot name one: {error}"
+        message = f"a trace is written to a file, and {shown(path)} cannot name one: {cut(error)}"
         raise TraceError(message) from error
     if is_taken or not is_possible:
         why = "exists and is no regular file" if is_taken else "is no file in an existing folder"
-        message = f"cannot write the trace {str(path)!r}: it {why}; name a file such as run.trace.json.gz"
+        message = f"cannot write the trace {shown(str(path))}: it {why}; name a file such as run.trace.json.gz"
         raise TraceError(message)
     return target
 
@@ -260,35 +261,24 @@ class Trace:
 
         Raises: TraceError when the file is missing, truncated, of another version or no trace.
         """
-        content = _read(Path(path))
+        source = trace_source(path)
+        content = read_content(source)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             message = f"{path} is not a trace file; record one with `stepscope trace record --out FILE`"
             raise TraceError(message)
         found = (content.get("version"), content.get("snapshot_version"))
         if found != (TRACE_VERSION, SNAPSHOT_VERSION):
             message = (
-                f"{path} has trace version {found[0]}.{found[1]}, this Stepscope reads "
+                f"{path} has trace version {shown(found[0])}.{shown(found[1])}, this Stepscope reads "
                 f"{TRACE_VERSION}.{SNAPSHOT_VERSION}; record it again"
             )
             raise TraceError(message)
         try:
             marks = tuple(RowMark(**mark) for mark in content.get("marks", ()))
             return cls(_header(content["header"]), StoredSteps(content["steps"]), marks)
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"{path} is a damaged trace ({type(error).__name__}: {error}); record it again"
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            message = f"{path} is a damaged trace ({type(error).__name__}: {cut(error)}); record it again"
             raise TraceError(message) from error
-
-
-def _read(path: Path) -> Any:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return json.load(file)
-    except FileNotFoundError as error:
-        message = f"there is no trace file {path}; record one with `stepscope trace record --out {path}`"
-        raise TraceError(message) from error
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        message = f"{path} cannot be read as a trace ({type(error).__name__}: {error}); it may be cut off"
-        raise TraceError(message) from error
 
 
 def _header(stored: Mapping[str, Any]) -> TraceHeader:
@@ -302,7 +292,9 @@ def _header(stored: Mapping[str, Any]) -> TraceHeader:
         "buckets": tuple(stored["buckets"]),
         "pieces": {int(token): text for token, text in stored["pieces"].items()},
     }
-    return TraceHeader(**fields)
+    header = TraceHeader(**fields)
+    require_types(header, "header")
+    return header
 
 
 def _request(stored: Mapping[str, Any]) -> RequestRecord:

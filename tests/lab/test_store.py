@@ -48,6 +48,35 @@ def test_an_index_outside_names_the_number_of_steps():
         again[1]
 
 
+def test_a_window_that_claims_billions_of_values_is_refused_before_they_are_made():
+    stored = json.loads(json.dumps(encode_steps([decode_step(0)])))
+    columns = stored["windows"][0]["columns"]
+    columns[".rows.positions"][0] = columns[".rows.token_ids"][0] = 1 << 26
+    with pytest.raises(TraceError, match=r"window 0 .* \(ValueError: more than 67108864 values in a window cannot be"):
+        StoredSteps(stored)[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda window: window.update(columns=[]), "AttributeError"),
+        (lambda window: window["columns"][".rows.kinds"].__setitem__(2, 5), "TypeError"),
+    ],
+)
+def test_a_window_of_another_layout_is_damaged(change, kind):
+    stored = json.loads(json.dumps(encode_steps([decode_step(0)])))
+    change(stored["windows"][0])
+    with pytest.raises(TraceError, match=rf"window 0 of the trace is damaged \({kind}"):
+        StoredSteps(stored)[0]
+
+
+def test_a_step_that_makes_no_sense_is_damaged():
+    step = decode_step(0)
+    step.rows.kinds[:] = 9
+    with pytest.raises(TraceError, match=r"is damaged \(ValueError: rows.kinds holds 9 to 9, below 4 is possible\)"):
+        stored_again([step])[0]
+
+
 @pytest.mark.parametrize("damage", ["drop", "count", "text", "width"])
 def test_a_damaged_window_raises_a_trace_error(damage):
     stored = json.loads(json.dumps(encode_steps([decode_step(0)])))

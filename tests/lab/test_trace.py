@@ -130,6 +130,24 @@ def test_a_header_without_its_model_is_damaged(tmp_path):
         Trace.load(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"buckets": "12"}, r"damaged trace \(TypeError: header\.buckets is \('1', '2'\)\); record it again"),
+        ({"config": []}, r"damaged trace \(TypeError: header\.config is \[\]\)"),
+        ({"pieces": {"x": "a"}}, r"damaged trace \(ValueError: invalid literal"),
+        ({"pieces": []}, r"damaged trace \(AttributeError"),
+        ({"model": {"name": 5, "weight_hash": ""}}, r"damaged trace \(TypeError: header\.model is ModelFacts\(name=5"),
+        ({"surplus": 1}, r"damaged trace \(TypeError: .*surplus"),
+    ],
+)
+def test_a_header_of_other_types_is_damaged(tmp_path, change, message):
+    path = sample_trace().save(tmp_path / "d.gz")
+    rewrite(path, lambda content: content["header"].update(change))
+    with pytest.raises(TraceError, match=message):
+        Trace.load(path)
+
+
 def test_a_folder_that_does_not_exist_cannot_be_written(tmp_path):
     with pytest.raises(TraceError, match="cannot write the trace"):
         sample_trace().save(tmp_path / "nowhere" / "x.gz")
@@ -158,3 +176,14 @@ def test_a_device_survives_an_attempt_to_save_over_it(tmp_path):
     with pytest.raises(TraceError, match="no regular file"):
         trace_target(fifo)
     assert fifo.is_fifo()
+
+
+@pytest.mark.parametrize("i", [5, -6, 1.0, "0", True, None])
+def test_a_step_that_is_not_there_is_one_clear_error_everywhere(i):
+    trace = sample_trace(5)
+    for ask in (trace.explain, trace.texts, trace.place):
+        with pytest.raises(TraceError, match=r"step must be an index from -5 to 4, got"):
+            ask(i)
+    assert [trace.place(one) for one in (0, -1, -5)] == [0, 4, 0]
+    with pytest.raises(TraceError, match="step must be left out: the trace has no steps, got 0"):
+        Trace(trace.header, ()).explain(0)
