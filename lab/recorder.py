@@ -20,6 +20,7 @@ import torch
 from engine.attention.interface import AttentionMetadata, TensorWrite
 from engine.cuda_graphs.select import Selection
 from engine.errors import ConfigError
+from engine.fields import integer, shown
 from engine.inputs.host_inputs import HostInputs
 from engine.inputs.records import PreparedInputs, RunEvent
 from engine.inputs.steady import SteadyRows
@@ -201,11 +202,9 @@ class Recorder:
     ) -> None:
         """Start with no steps. Raises: ConfigError for an unknown mode or a limit below 1."""
         if mode not in MODES:
-            message = f"mode must be 'light' or 'full', got {mode!r}"
+            message = f"mode must be 'light' or 'full', got {shown(mode)}"
             raise ConfigError(message)
-        if limit < 1:
-            message = f"limit must be at least 1 step, got {limit!r}"
-            raise ConfigError(message)
+        limit = integer("limit", limit, refusal=ConfigError, low=1)
         self.mode = mode
         self._header = header
         self._ledger = _Ledger(fixed, reads_values=mode == "full")

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from engine.config import EngineConfig, SamplingParams
 from engine.errors import ClosedError, ConfigError, RequestError, UnknownRequestError
+from engine.fields import integer, shown
 from engine.llm import LLM, Prompt, RequestOutput
 from lab.freeze import FixedBuffers, versions
 from lab.recorder import MAX_STEPS, Recorder, Seen
@@ -149,7 +150,7 @@ class Session:
 
     def run(self, max_steps: int = MAX_STEPS) -> Trace:
         """Step to the end, at most ``max_steps`` more steps, and return the trace."""
-        for _ in range(max_steps):
+        for _ in range(integer("max_steps", max_steps, refusal=RequestError, low=0)):
             if self.is_finished:
                 break
             self.step()
@@ -194,9 +195,12 @@ class Session:
 
 def plan(prompts: Sequence[Prompt | Arrival], params: Params | None) -> list[Planned]:
     """Give every prompt its arrival step and its params. Raises: RequestError when they do not fit together."""
-    if isinstance(prompts, str) or not prompts:
-        message = _EMPTY if not prompts else f"prompts must be a list, got the text {prompts!r}; write [{prompts!r}]"
+    if isinstance(prompts, str | bytes) or not isinstance(prompts, Sequence):
+        hint = f"; write [{shown(prompts)}]" if isinstance(prompts, str) else ""
+        message = f"prompts must be a list, got {shown(prompts)}{hint}"
         raise RequestError(message)
+    if not prompts:
+        raise RequestError(_EMPTY)
     shared = [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
     if len(shared) != len(prompts):
         message = f"params must be one SamplingParams or one for each of {len(prompts)} prompts, got {len(shared)}"
@@ -210,7 +214,7 @@ def _planned(prompt: Any, params: SamplingParams) -> Planned:
         return Planned(0, prompt, params)
     step, text, *own = prompt
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        message = f"an arrival step must be an integer of at least 0, got {step!r}"
+        message = f"an arrival step must be an integer of at least 0, got {shown(step)}"
         raise RequestError(message)
     return Planned(step, text, own[0] if own else params)
 

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from engine.errors import ModelError
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedModel:
@@ -39,10 +41,20 @@ class PublishedModel:
     @property
     def is_pulled(self) -> bool:
         """Whether the file is there in full size (its digest was checked when it was unpacked)."""
-        return self.path.is_file() and self.path.stat().st_size == self.num_bytes
+        return self.bytes_present == self.num_bytes
+
+    @property
+    def bytes_present(self) -> int | None:
+        """Size of the file that lies at ``path``, None when there is none. Raises: ModelError for a closed folder."""
+        try:
+            return self.path.stat().st_size if self.path.is_file() else None
+        except OSError as error:
+            message = f"{self.path} cannot be looked at: {error.strerror}; {CACHE_HINT}"
+            raise ModelError(message) from error
 
 
 TINY_NAME: Final = "tiny"
+CACHE_HINT: Final = "set XDG_CACHE_HOME to a directory that you may write to, as an absolute path"
 
 PUBLISHED: Final[dict[str, PublishedModel]] = {
     "smollm2-135m": PublishedModel(
@@ -64,7 +76,14 @@ def model_names() -> tuple[str, ...]:
 
 
 def cache_dir() -> Path:
-    """Give the user's cache directory for this project: $XDG_CACHE_HOME/stepscope, by default ~/.cache/stepscope."""
+    """Give the user's cache directory for this project: $XDG_CACHE_HOME/stepscope, by default ~/.cache/stepscope.
+
+    Raises: ModelError when there is no home directory.
+    """
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
+    try:
+        root = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
+    except RuntimeError as error:  # neither $HOME nor an account
+        message = f"there is no home directory to keep models in; {CACHE_HINT}"
+        raise ModelError(message) from error
     return root / "stepscope"

@@ -85,7 +85,8 @@ def load_model(
         converted = read_folder(path, spec.dtype) if path.is_dir() else _read_gguf_cached(path, spec.dtype)
         digest = weight_hash(weight_files(path) if path.is_dir() else [path])
     except OSError as error:
-        message = f"{path} cannot be read: {error}"
+        where = error.filename or path
+        message = f"{where} cannot be read: {error.strerror or error}"
         raise ModelError(message) from error
     config = converted.config
     with naming(path / "tokenizer.json" if path.is_dir() else path):
@@ -114,8 +115,12 @@ def _find(name_or_path: str) -> Path:
     if name_or_path in PUBLISHED:
         published = PUBLISHED[name_or_path]
         if not published.is_pulled:
+            present = published.bytes_present
+            state = "not on this machine yet"
+            if present is not None:
+                state = f"not whole: {published.path} has {present} of {published.num_bytes} bytes"
             message = (
-                f"model {name_or_path!r} is not on this machine yet; get it with "
+                f"model {name_or_path!r} is {state}; get it with "
                 f"`stepscope models pull {name_or_path}`, or use 'tiny', which needs no download"
             )
             raise ModelError(message)
@@ -123,10 +128,16 @@ def _find(name_or_path: str) -> Path:
     try:
         path = Path(name_or_path).expanduser()
         exists = bool(name_or_path) and path.exists()
+    except PermissionError as error:
+        message = f"{shown(name_or_path)} cannot be read: {error.strerror} (a folder on the way is closed to you)"
+        raise ModelError(message) from error
     except (OSError, RuntimeError, ValueError):  # a name too long for a path, an unknown user's home, a NUL
         path, exists = Path(), False
-    if exists:
+    if exists and (path.is_dir() or path.is_file()):
         return path
+    if exists:
+        message = f"{path} is neither a file nor a folder; a model is a .gguf file or a Hugging Face folder"
+        raise ModelError(message)
     near = difflib.get_close_matches(name_or_path.lower(), model_names(), n=3, cutoff=0.4) or model_names()
     looks_like_path = path.suffix == ".gguf" or len(path.parts) > 1
     message = (

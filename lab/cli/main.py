@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    _stand_in_for_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
         # Threads that spin between the layers of a step lose badly to other programs on the machine; asleep they cost a
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except StepscopeError as error:
-        print(f"stepscope: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"stepscope: error: {_one_line(error)}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         print("stepscope: interrupted", file=sys.stderr)
@@ -57,6 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, UnicodeEncodeError) as error:
         print(f"stepscope: error: cannot write the output: {error}", file=sys.stderr)
         return ERROR
+
+
+def _one_line(error: Exception) -> str:
+    """Give the message in one line, what no terminal can show (a stray byte of a file's name) escaped."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    return " ".join(str(error).split()).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Give output a place to go when the caller closed it: Python has None there, and the first write would fail."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 (for the process's life)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def test_origins_say_of_every_row_who_wrote_it_last(writes):
 def test_an_unknown_mode_and_a_limit_of_nothing_are_refused():
     with pytest.raises(ConfigError, match="mode must be 'light' or 'full', got 'fast'"):
         Recorder(sample_header, mode="fast")
-    with pytest.raises(ConfigError, match="limit must be at least 1 step, got 0"):
+    with pytest.raises(ConfigError, match="limit must be an integer of at least 1, got 0"):
         Recorder(sample_header, limit=0)
 
 

@@ -184,3 +184,29 @@ def test_a_session_ends_when_somebody_else_took_its_last_output():
             llm.step()
         session.run()
         assert session.is_finished
+
+
+@pytest.mark.parametrize(
+    ("prompts", "text"),
+    [
+        ("ab", "prompts must be a list, got 'ab'; write ['ab']"),
+        (5, "prompts must be a list, got 5"),
+        (None, "prompts must be a list, got None"),
+        (b"ab", "prompts must be a list, got b'ab'"),
+        ({"a": 1}, "prompts must be a list, got {'a': 1}"),
+        ([], "a session needs at least one prompt, got an empty list"),
+        ([("x" * 999, "a")], f"an arrival step must be an integer of at least 0, got '{'x' * 37}...{'x' * 38}'"),
+    ],
+)
+def test_what_is_no_list_of_prompts_is_refused(prompts, text):
+    with pytest.raises(RequestError) as refused:
+        plan(prompts, None)
+    assert str(refused.value) == text
+
+
+def test_a_number_of_steps_that_is_none_is_refused():
+    with Session("tiny", prompts=["a"]) as session:
+        with pytest.raises(RequestError, match="max_steps must be an integer of at least 0, got 'x'"):
+            session.run("x")
+        with pytest.raises(RequestError, match="max_steps must be an integer of at least 0, got -1"):
+            session.run(-1)

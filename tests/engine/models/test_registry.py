@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 
@@ -5,7 +6,9 @@ import pytest
 from gguf import GGMLQuantizationType
 
 from engine.errors import ModelError
+from engine.models.catalog import PUBLISHED
 from engine.models.loading import cache
+from engine.models.loading.tokenizer import BPETokenizer
 from engine.models.registry import load_model
 from tests.engine.models.model_files import CPU, dense_logits, write_gguf
 
@@ -100,3 +103,55 @@ def test_a_model_made_elsewhere_is_served_as_it_is():
     assert load_model(made, CPU, max_seq_len=64) is made
     with pytest.raises(ModelError, match=r"'tiny' must lie on cpu in torch.float32 with 65 positions, got .* and 64"):
         load_model(made, CPU, max_seq_len=65)
+
+
+def test_half_a_pulled_file_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ModelError, match="model 'smollm2-135m' is not on this machine yet; get it with `stepscope mod"):
+        load_model("smollm2-135m", CPU)
+    path = PUBLISHED["smollm2-135m"].path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half")
+    with pytest.raises(
+        ModelError, match=r"is not whole: .*\.gguf has 4 of 98362432 bytes; get it with `stepscope models"
+    ):
+        load_model("smollm2-135m", CPU)
+
+
+def test_a_closed_folder_on_the_way_is_told_from_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def closed(path: Path, **_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(
+        ModelError, match=r"x/small\.gguf' cannot be read: Permission denied \(a folder on the way is clo"
+    ):
+        load_model("x/small.gguf", CPU)
+
+
+def test_what_is_neither_file_nor_folder_is_named_instead_of_waited_for(tmp_path: Path):
+    pipe = tmp_path / "pipe.gguf"
+    os.mkfifo(pipe)
+    with pytest.raises(ModelError, match=r"pipe\.gguf is neither a file nor a folder; a model is a \.gguf file or"):
+        load_model(str(pipe), CPU)
+
+
+def test_a_slash_at_the_end_changes_nothing(tmp_path: Path):
+    write_gguf(tmp_path / "small.gguf", GGMLQuantizationType.Q4_0)
+    assert load_model(f"{tmp_path}/small.gguf/", CPU).config == load_model(f"{tmp_path}/small.gguf", CPU).config
+
+
+def test_a_name_of_megabytes_is_quoted_in_short():
+    with pytest.raises(ModelError, match=r"^no model 'x+\.\.\.x+'; did you mean") as refused:
+        load_model("x" * 10**6, CPU)
+    assert len(str(refused.value)) < 400
+
+
+def test_more_tokens_than_embedding_rows_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "small.gguf"
+    write_gguf(path, GGMLQuantizationType.F32)
+    monkeypatch.setattr("engine.models.registry.BPETokenizer", lambda saved, size: BPETokenizer(saved, 10))
+    with pytest.raises(
+        ModelError, match=r"small\.gguf: the tokenizer has token id 319, but the model's embedding has onl"
+    ):
+        load_model(str(path), CPU)

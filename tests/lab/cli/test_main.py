@@ -77,3 +77,28 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("lab.cli.doctor.run", fail)
     with pytest.raises(ZeroDivisionError):
         entry.main(["doctor"])
+
+
+def test_output_that_the_caller_closed_is_no_error():
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        code = f"{sys.executable} -m lab.cli.main models {closed}"
+        done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert ("tiny" in done.stdout) == (closed == "2>&-")
+
+
+def test_a_full_disk_is_one_line_and_status_two():
+    code = f"{sys.executable} -m lab.cli.main models > /dev/full"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "stepscope: error: cannot write the output: [Errno 28] No space left on device\n"
+
+
+def test_a_stray_byte_in_a_message_is_escaped(monkeypatch, capsys):
+    def refuse(arguments):
+        message = "no model 'caf\udce9'"
+        raise ModelError(message)
+
+    monkeypatch.setattr("lab.cli.doctor.run", refuse)
+    assert entry.main(["doctor"]) == 2
+    assert capsys.readouterr().err == "stepscope: error: no model 'caf\\udce9'\n"
