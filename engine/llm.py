@@ -186,12 +186,17 @@ class LLM:
         """Yield the text of one request as it becomes final; closing the iterator aborts the request."""
         return self._stream(self._validate(prompt, params))
 
+    def release_graphs(self) -> None:
+        """Give the memory of all graphs back; every later step runs eagerly and says why. There is no way back."""
+        self._require_open()
+        self._model_engine.release_graphs()
+
     def close(self) -> None:
         """Release graphs, then buffers; every later call raises ClosedError. Closing twice is fine."""
         if not self._is_closed:
             self._is_closed = True
             self._executor.set_probe(None)
-            self._model_engine.close()
+            self._model_engine.release_graphs()
 
     def check(self) -> None:
         """Recompute the engine's invariants (blocks, slots, cursors); for tests and debugging."""

@@ -87,7 +87,7 @@ class ModelEngine(abc.ABC):
         """Hand the observer to the runner."""
 
     @abc.abstractmethod
-    def close(self) -> None:
+    def release_graphs(self) -> None:
         """Release graphs before the buffers that they read."""
 
 
@@ -156,7 +156,7 @@ class PyTorchModelEngine(ModelEngine):
         if isinstance(self._runner, ScheduledModelRunner):
             self._runner.set_probe(probe)
 
-    def close(self) -> None:
+    def release_graphs(self) -> None:
         """Wait for the input copies, then release the graphs; buffers may be freed afterwards."""
         self._runner.wait_for_input_copy()
         self._runner.release_graphs()

@@ -162,7 +162,7 @@ class DecoderRunner(ScheduledModelRunner):
         self._steady.forget()
 
     def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
-        """Compile, then run every graph eagerly (sizes become final), then capture, largest first.
+        """Compile, run one prompt eagerly, then every graph eagerly (sizes become final), then capture, largest first.
 
         The padding dummy is preallocated here, before traffic can fill the pool; on failure it is given back.
         """
@@ -170,6 +170,8 @@ class DecoderRunner(ScheduledModelRunner):
         parts, config = self._parts, self._config
         graphs, dummies = parts.graphs, PaddingDummies(resource_manager)
         compile_body(parts.model, config.compiled_rows, parts.preparer.buffers, parts.eager_metadata, parts.stream)
+        with dummies.warm_up_batch([1], is_context=True) as batch:  # what a prompt needs first is there by now
+            self.forward(ScheduledInputs(batch.scheduled, 0), resource_manager=resource_manager, is_dummy=True)
         if config.captures:
             dummies.preallocate()
             try:

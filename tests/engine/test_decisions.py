@@ -31,7 +31,7 @@ def test_a_swapped_decision_is_the_one_that_runs():
     config = EngineConfig(device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(enabled=False))
     with LLM("tiny", config, decisions=Decisions(pack=counting_pack)) as llm:
         llm.generate([[1, 2, 3]], SamplingParams(max_tokens=4))
-    assert calls == [3, 1], "later steps are derived from the one before"
+    assert calls == [1, 3, 1], "warm-up, the prompt, the first decode step; later ones are derived"
 
 
 def test_a_steady_path_that_never_may_packs_every_step():
@@ -45,4 +45,4 @@ def test_a_steady_path_that_never_may_packs_every_step():
     config = EngineConfig(device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(enabled=False))
     with LLM("tiny", config, decisions=decisions) as llm:
         llm.generate([[1, 2, 3]], SamplingParams(max_tokens=4))
-    assert calls == [3, 1, 1, 1]
+    assert calls == [1, 3, 1, 1, 1]

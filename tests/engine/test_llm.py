@@ -308,3 +308,19 @@ def test_an_id_that_cannot_be_aborted_is_quoted_in_short(llm):
         llm.abort("x" * 10**6)
     assert str(refused.value).endswith("xxx' is not waiting or running (live requests: none)")
     assert len(str(refused.value)) < 150
+
+
+def test_released_graphs_leave_an_engine_that_serves_the_same_tokens_eagerly():
+    config = EngineConfig(device="cpu", max_seq_len=32, cuda_graph=CudaGraphConfig(batch_sizes=(1, 2)))
+    params = SamplingParams(max_tokens=6, ignore_eos=True)
+    with LLM("tiny", config) as llm:
+        before = llm.generate([[1, 2], [3]], params)
+        assert llm.graphs.captured_keys
+        llm.release_graphs()
+        llm.release_graphs()
+        assert not llm.graphs.captured_keys
+        after = llm.generate([[1, 2], [3]], params)
+        llm.check()
+    assert [out.token_ids for out in before] == [out.token_ids for out in after]
+    with pytest.raises(ClosedError):
+        llm.release_graphs()

@@ -104,7 +104,7 @@ def test_warm_up_and_probe_reach_only_a_runner_that_has_stages(resources):
 
 def test_closing_waits_for_the_input_copies_before_it_releases_graphs():
     runner = Encoder()
-    PyTorchModelEngine(runner, max_num_sequences=1).close()
+    PyTorchModelEngine(runner, max_num_sequences=1).release_graphs()
     assert runner.calls == ["wait", "release"]
 
 

@@ -10,9 +10,8 @@ from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, Scheduler
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.cuda_graphs.key import KeyType, SampleMode, make_key
 from engine.cuda_graphs.select import BodyFacts, GraphFacts, select_graph
-from engine.probe import Stage
+from engine.decisions import Decisions
 from engine.reasons import FallOff
-from engine.resources import ResourceManager
 
 # Two conditions belong to other paths: to steps with contexts where prefill graphs exist, and to a compiled body.
 DECODE_ORDER = [
@@ -146,33 +145,8 @@ def test_a_step_above_every_chain_names_its_rows_and_the_largest():
     assert (selection.conditions[-1].needed, selection.conditions[-1].got) == ("at most 64 rows", "65")
 
 
-class _Selections:
-    """Remembers what each step chose."""
-
-    def __init__(self):
-        self.reasons = []
-
-    def emit(self, stage, step, value):
-        if stage is Stage.GRAPH_CHOSEN:
-            self.reasons.append(value.reason)
-
-
-def _drop_dummy(llm):
-    llm._model_engine._runner._dummies.drop()
-
-
 def _release_graphs(llm):
-    llm._model_engine._runner._parts.graphs.release_graphs()
-
-
-def _warm_up_again(llm):
-    """Run a warm-up forward through the runner's own door, as a lesson on warm-up does."""
-    runner, resources = llm._model_engine._runner, llm._resources
-    assert isinstance(resources, ResourceManager)
-    with runner._dummies.warm_up_batch([1], is_context=False) as batch:
-        from engine.inputs.records import ScheduledInputs
-
-        runner.forward(ScheduledInputs(batch.scheduled, 0), resource_manager=resources, is_dummy=True)
+    llm.release_graphs()
 
 
 def _nothing(llm):
@@ -183,12 +157,12 @@ def _nothing(llm):
 REACHED_BY = {
     FallOff.GRAPHS_DISABLED: ({"enabled": False}, 1, {}, _nothing),
     FallOff.COMPILE_NOT_RECORDED: ({"batch_sizes": (2,)}, 1, {}, _nothing),
-    FallOff.WARMUP: ({}, 1, {}, _warm_up_again),
+    FallOff.WARMUP: ({}, 1, {}, _nothing),
     FallOff.HAS_CONTEXT_UNPROMOTED: ({}, 1, {}, _nothing),
     FallOff.ABOVE_LARGEST_PREFILL_BUCKET: ({"prefill_num_tokens": (1,)}, 1, {}, _nothing),
     FallOff.ABOVE_LARGEST_BUCKET: ({"batch_sizes": (1, 2)}, 3, {}, _nothing),
     FallOff.NO_EXACT_BUCKET_PADDING_OFF: ({"batch_sizes": (2,), "enable_padding": False}, 1, {}, _nothing),
-    FallOff.NO_DUMMY_SLOT: ({"batch_sizes": (2,)}, 1, {}, _drop_dummy),
+    FallOff.NO_DUMMY_SLOT: ({"batch_sizes": (2,)}, 1, {}, _release_graphs),
     FallOff.SAMPLER_MODE_NOT_CAPTURED: ({"sample_modes": ("greedy",)}, 1, {"temperature": 1.0}, _nothing),
     FallOff.CAPTURE_NOT_ALLOWED_NOW: ({"batch_sizes": (1,)}, 1, {}, _release_graphs),
 }
@@ -204,14 +178,19 @@ def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
         scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=32),
         cuda_graph=CudaGraphConfig(**({"batch_sizes": (1,)} | graphs)),
     )
-    with LLM("tiny", config) as llm:
-        probe = _Selections()
-        llm.set_probe(probe)
+    seen = []
+
+    def watched(facts):
+        seen.append(select_graph(facts).reason)
+        return select_graph(facts)
+
+    with LLM("tiny", config, decisions=Decisions(select_graph=watched)) as llm:
+        assert seen == [FallOff.WARMUP] if config.cuda_graph.enabled and not config.torch_compile else len(seen) == 1
         interfere(llm)
         outputs = llm.generate([[5, 6]] * num_prompts, SamplingParams(max_tokens=3, ignore_eos=True, **sampling))
         llm.check()
     assert [len(output.token_ids) for output in outputs] == [3] * num_prompts
-    assert reason in probe.reasons
+    assert reason in seen
 
 
 @settings(deadline=None, max_examples=20)

@@ -156,8 +156,10 @@ class FastPacking:
         self.pack, self.calls, self.taken = pack, 0, 0
 
     def __call__(self, batch, block_table):
+        if batch.scheduled.context_requests:
+            return None
         self.calls += 1
-        if self.calls % 2 or batch.scheduled.context_requests:
+        if self.calls % 2 == 0:
             return None
         self.taken += 1
         return self.pack(batch, block_table)
