@@ -21,6 +21,7 @@ from lab.snapshot import ConditionView, StepSnapshot
 LANGUAGES: Final = ("en", "zh")
 
 Argument = int | str
+_DERIVED: Final = ("input_ids", "position_ids")  # what a steady step writes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.eager.plain": "It runs eagerly.",
         "simulated": "The graph is simulated by the CPU tape: addresses and contents are real, speed is not.",
         "stale": "Rows {rows} of {buffer} were read although this step did not write them.",
+        "steady": "The same requests as before: positions grow by one in place, one gather fetches the tokens.",
         "refused": "The check before the replay refused it: {what} was {got}, captured with {expected}.",
         "sampled": "Request {request} gets token {token}{piece}.",
         "finished": "Request {request} finishes ({reason}).",
@@ -86,6 +88,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.eager.plain": "以 eager 方式运行。",
         "simulated": "这个图由 CPU 磁带模拟：地址和内容是真实的，速度不是。",
         "stale": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
+        "steady": "请求与上一步相同：位置原地加一，词元一次收集。",
         "refused": "重放前的检查拒绝了它：{what} 为 {got}，捕获时为 {expected}。",
         "sampled": "请求 {request} 得到词元 {token}{piece}。",
         "finished": "请求 {request} 结束（{reason}）。",
@@ -169,10 +172,13 @@ def _path(step: StepSnapshot) -> list[Sentence]:
 
 
 def _buffers(step: StepSnapshot) -> list[Sentence]:
-    found: list[Sentence] = []
+    is_steady = not step.graph.steady
+    found: list[Sentence] = [_make("steady", 4)] if is_steady else []
     for view in step.buffers:
         if view.layer == "metadata":
             continue  # its tensors are rewritten only when they change: an old row there is right
+        if is_steady and view.name not in _DERIVED:
+            continue  # the same requests in the same rows: these lists are those of the step before
         stale = view.stale_rows(step.step)
         if len(stale):
             found.append(_make("stale", 5, rows=_ranges(stale), buffer=view.name))

@@ -207,14 +207,23 @@ class Trace:
             host_us={stage: round(float(np.median(us)), 1) for stage, us in seen.items() if len(us)},
         )
 
+    def place(self, i: int) -> int:
+        """Return an index into the steps as one from 0 on; negative ones count from the end. Raises: TraceError."""
+        count = len(self)
+        if isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count:
+            there = f"an index from {-count} to {count - 1}" if count else "left out: the trace has no steps"
+            message = f"step must be {there}, got {i!r}"
+            raise TraceError(message)
+        return i % count
+
     def explain(self, i: int, language: str = "en") -> str:
         """Return step ``i`` in plain words, in English ("en") or Chinese ("zh")."""
-        return explain_step(self.steps[i], self.header.pieces, language)
+        return explain_step(self.steps[self.place(i)], self.header.pieces, language)
 
     def texts(self, i: int) -> dict[int, str]:
         """Return each request's text as it stands after step ``i``, as far as the recorded steps show it."""
         texts = {request.request_id: "" for request in self.header.requests}
-        for step in self.steps[: range(len(self.steps))[i] + 1]:
+        for step in self.steps[: self.place(i) + 1]:
             for request_id, text in step.outcome.new_text:
                 texts[request_id] = texts.get(request_id, "") + text
         return texts

@@ -77,10 +77,7 @@ def counterfactual(
     Raises: TraceError for a step that is not there, or a trace that cannot be run again (redacted, without prompts or
     configuration, other weights, recorded from the middle of a run).
     """
-    if isinstance(i, bool) or not isinstance(i, int) or not -len(trace) <= i < len(trace):
-        message = f"step must be an index from {-len(trace)} to {len(trace) - 1}, got {i!r}"
-        raise TraceError(message)
-    i %= len(trace)
+    i = trace.place(i)
     step = trace.steps[i]
     if step.graph.path in GRAPH_PATHS:
         return Counterfactual(i, None, (), None, (), (("whatif.already", {}),))

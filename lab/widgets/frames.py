@@ -9,7 +9,8 @@ deflated: about 250 bytes a step of batch 8.
     rows     [request, kind, source, slot, first position, count, tokens]     gid rows with logits
     buf      [buffer, live, origins [start, end, step, writer], values or null]
     meta     obj, be, rid, q, cached, slots, nctx, n, padded      bt [request, kept, added]
-    path     key, reason, bucket, n, cond [reason, passed, needed, got]      run path, sim, key, pool, check
+    path     key, reason, bucket, n, cond [reason, passed, needed, got], args of the reason's words
+    run      path, sim, key, pool, check, steady (why not, or "")      marks [row, what is wrong with it]
     out      tok, txt, fin, cont, freed      us host time by stage      say, chg sentences      gap
 
 Does not: choose sentences (``narration.py``), hold words, or touch a widget.
@@ -19,7 +20,6 @@ Source: columnar traces shipped once; stepping in the browser costs 2 ms where a
 import itertools
 import json
 import math
-import re
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -27,16 +27,15 @@ from typing import Any, Final
 import numpy as np
 
 from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, MetadataView, RowsView, StepSnapshot
-from lab.trace import RequestRecord, Trace, TraceHeader
-from lab.widgets.narration import changes, sentences
-from lab.widgets.stages import stage_facts
+from lab.trace import RequestRecord, RowMark, Trace, TraceHeader
+from lab.widgets.header import encode_header
+from lab.widgets.narration import changes, reason_arguments, sentences
 
 HEAD_TOKENS: Final = 24  # the same numbers stand in esm/panel_rows.js
 TAIL_TOKENS: Final = 8
 MAX_VALUES: Final = 32  # cells of a buffer that are drawn, esm/panel_buffers.js
 MAX_GATHERED: Final = 256
 MAX_PROMPT_CHARACTERS: Final = 400
-_BATCH: Final = re.compile(r"batch (\d+)")
 
 Json = dict[str, Any]
 
@@ -44,43 +43,6 @@ Json = dict[str, Any]
 def deflate(part: Json) -> bytes:
     """Pack a part for the wire."""
     return zlib.compress(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode(), 6)
-
-
-def encode_header(trace: Trace) -> Json:
-    """Return what does not change while stepping: model, device, limits, buckets, warm-up, stages."""
-    header = trace.header
-    captures = [
-        {"key": c.key, "batch": _batch_of(c.key), "bytes": c.num_bytes, "seconds": c.seconds}
-        for c in header.warmup.captures
-    ]
-    return {
-        "model": header.model.name,
-        "device": f"{header.device.device} {header.device.dtype}",
-        "simulated": header.device.simulated,
-        "buckets": list(header.buckets),
-        "limits": {
-            "blocks": _num_blocks(trace),
-            "tokens_per_block": int(header.config.get("kv_cache", {}).get("tokens_per_block") or 0),
-        },
-        "warmup": captures,
-        "warmup_seconds": header.warmup.seconds,
-        "stages": stage_facts(),
-    }
-
-
-def _batch_of(key: str) -> int | None:
-    found = _BATCH.search(key)
-    return int(found[1]) if found else None
-
-
-def _num_blocks(trace: Trace) -> int:
-    """Return the size of the pool as the first step shows it: free, held by the step, and the padding dummy's."""
-    if not len(trace.steps):
-        return 0
-    first = trace.steps[0]
-    held = {block for blocks in first.metadata.block_tables for block in blocks}
-    num_dummy_blocks = 1 if trace.header.buckets and not first.path.num_padding else 0
-    return max(first.reservation.num_free_blocks + len(held) + num_dummy_blocks, max(held, default=-1) + 1)
 
 
 class FrameEncoder:
@@ -96,6 +58,9 @@ class FrameEncoder:
         self._logs: dict[str, list[tuple[int, Any]]] = {"requests": [], "texts": [], "buffers": []}
         self._shipped: set[tuple[str, int]] = set()
         self._previous: StepSnapshot | None = None
+        self._marks: dict[int, list[RowMark]] = {}
+        for mark in trace.marks:
+            self._marks.setdefault(mark.step, []).append(mark)
         self.extend(trace.steps, trace.header)
 
     @property
@@ -130,6 +95,7 @@ class FrameEncoder:
 
     def _frame(self, step: StepSnapshot) -> Json:
         gap = self._previous is not None and step.step != self._previous.step + 1
+        marks = self._marks.get(step.step, [])
         return {
             "s": step.step,
             "sch": _schedule(step),
@@ -144,10 +110,11 @@ class FrameEncoder:
             "buf": [self._buffer(view) for view in step.buffers],
             "meta": _metadata(step.metadata),
             "bt": self._table_changes(step),
-            **_path_and_run(step),
+            **_path_and_run(step, self._buckets),
+            "marks": [[mark.row, mark.text] for mark in marks],
             "out": _outcome(step),
             "us": [None if math.isnan(us) else round(float(us)) for us in step.host_us],
-            "say": sentences(step, self._buckets, gap=gap),
+            "say": sentences(step, self._buckets, gap=gap, num_wrong=len(marks)),
             "chg": changes(step, self._previous),
             "gap": gap,
         }
@@ -262,7 +229,7 @@ def _metadata(metadata: MetadataView) -> Json:
     }
 
 
-def _path_and_run(step: StepSnapshot) -> Json:
+def _path_and_run(step: StepSnapshot, buckets: Sequence[int]) -> Json:
     path, graph = step.path, step.graph
     verdict = {True: 1, False: 0, None: None}
     return {
@@ -272,12 +239,14 @@ def _path_and_run(step: StepSnapshot) -> Json:
             "bucket": path.bucket,
             "n": path.num_requests,
             "cond": [[c.reason, verdict[c.passed], c.needed, c.got] for c in path.conditions],
+            "args": reason_arguments(step, buckets) if path.reason is not None else {},
         },
         "run": {
             "path": graph.path,
             "sim": graph.simulated,
             "key": graph.key,
             "pool": graph.pool_bytes,
+            "steady": graph.steady,
             "check": [[c.name, c.expected, c.got, int(c.passed)] for c in graph.check],
         },
     }
@@ -297,4 +266,4 @@ def _outcome(step: StepSnapshot) -> Json:
 def encode(trace: Trace, indices: Sequence[int] | None = None) -> bytes:
     """Return a whole trace for the wire; indices: only these of its steps."""
     steps = trace.steps if indices is None else [trace.steps[i] for i in indices]
-    return deflate(FrameEncoder(Trace(trace.header, steps)).part())
+    return deflate(FrameEncoder(Trace(trace.header, steps, trace.marks)).part())

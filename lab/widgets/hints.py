@@ -59,6 +59,10 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
     "buf.cell.unwritten": ("row {row}: read but never written", "第 {row} 行：被读取但从未写入"),
     "side.eager": ("{n} {n|request|requests}, unpadded", "{n} 个请求，不填充"),
     "side.graph": ("{n} of {bucket} seats used, {waste} % waste", "{bucket} 个座位用了 {n} 个，浪费 {waste} %"),
+    "side.prefill": (
+        "{n} of {bucket} rows used, {waste} % waste",
+        "{bucket} 行用了 {n} 行，浪费 {waste} %",
+    ),
     "side.hint": (
         "Choose a request here or click one of its rows: it stays marked through all stages and steps.",
         "在这里选择一个请求，或点击它的某一行：它在所有阶段和步骤中都会被标出。",
@@ -123,6 +127,7 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "Dashed with −n: left over from n steps ago; no step may read it.",
         "虚线与 −n：n 步之前的残留；任何一步都不应读取。",
     ),
+    "help.wrong": ("✗ marks rows that a comparison found wrong.", "✗ 标出比较后发现错误的行。"),
     "help.changed": ("Δ marks what changed since the step before.", "Δ 标出与上一步相比的变化。"),
     "help.follow": (
         "A followed request has a bar at its left in every view.",

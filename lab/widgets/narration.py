@@ -24,8 +24,8 @@ def names(request_ids: Sequence[int]) -> str:
 
 
 def is_steady(step: StepSnapshot) -> bool:
-    """Return whether positions were advanced in place, so that nothing was packed."""
-    return any(write.writer == "in_place_add" for view in step.buffers for write in view.writes)
+    """Return whether the step was derived on the device from the one before, so that nothing was packed."""
+    return not step.graph.steady
 
 
 def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def _fill(step: StepSnapshot) -> Said:
     return ("fill.dummies", {"n": padding, "waste": round(100 * padding / bucket)})
 
 
-def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False) -> list[Said]:
-    """Return the sentence of a step, then its details. gap: steps before it are missing."""
+def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False, num_wrong: int = 0) -> list[Said]:
+    """Return the sentence of a step, then its details. gap: steps before it are missing. num_wrong: marked rows."""
     path = step.graph.path
     if not step.schedule.spans:
         said: list[Said] = [("say.idle", {"step": step.step})]
@@ -73,14 +73,16 @@ def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False) 
     else:
         arguments = {"step": step.step, "bucket": step.path.bucket, "what": _what(step), "fill": _fill(step)}
         said = [(f"say.{path}", arguments)]
-        if is_steady(step):
-            said.append(("say.steady", {}))
+    if step.schedule.spans and is_steady(step):
+        said.append(("say.steady", {}))
     by_reason: dict[str, list[int]] = {}
     for deferral in step.schedule.deferrals:
         by_reason.setdefault(deferral.reason, []).append(deferral.request_id)
     for reason, waiting in by_reason.items():
         arguments = {"who": names(waiting), "n": len(waiting), "reason": (f"defer.{reason}", {})}
         said.append(("say.waits", arguments))
+    if num_wrong:
+        said.append(("say.wrong", {"n": num_wrong}))
     if gap:
         said.append(("say.gap", {}))
     return said

@@ -82,6 +82,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "请求与上一步相同：位置原地加一，词元一次收集；没有重新打包。",
     ),
     "say.waits": ("{who} held back: {reason}", "{who} 被推迟：{reason}"),
+    "say.wrong": (
+        "{n} {n|row is|rows are} marked as wrong here (✗).",
+        "这里有 {n} 行被标为错误（✗）。",
+    ),
     "say.gap": ("Steps between the last one shown and this one are missing.", "上一个显示的步骤与本步之间有缺失。"),
     "say.stale": (
         "Rows {rows} of {buffer} are read but were not written in this step.",
@@ -116,6 +120,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "每格 {n} 个块，… 表示多个请求共用。粗框：本步新增。",
     ),
     "pad.ladder": ("{n} {n|request goes|requests go} to bucket {bucket}", "{n} 个请求进入大小为 {bucket} 的桶"),
+    "pad.ladder_prefill": (
+        "{n} rows go to the prefill graph for {bucket}",
+        "{n} 行进入 {bucket} 行的预填充图",
+    ),
     "pad.ladder_eager": ("{n} {n|request|requests}, no bucket: eager", "{n} 个请求，没有桶：eager"),
     "pad.say_eager": (
         "Eager: the batch keeps its own {n} {n|request|requests}; nothing is padded.",
@@ -128,6 +136,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "pad.say_padded": (
         "{n} {n|request goes|requests go} into bucket {bucket} with {dummies} {dummies|dummy|dummies}: {waste} % waste.",
         "{n} 个请求加 {dummies} 个填充请求进入大小为 {bucket} 的桶：浪费 {waste} %。",
+    ),
+    "pad.say_prefill": (
+        "{n} rows go through the prefill graph for {bucket}: {dummies} empty {dummies|row|rows} at the tail, {waste} % waste.",
+        "{n} 行经过 {bucket} 行的预填充图：尾部 {dummies} 个空行，浪费 {waste} %。",
     ),
     "pad.promoted": (
         "Promoted: {who} has one prompt token left, so it runs as a decode row.",
@@ -142,11 +154,16 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "pad.exact": ("exactly", "恰好"),
     "pad.fits": ("with padding", "需填充"),
     "pad.captured": ("{n} captured, +{bytes}", "已捕获 {n} 个，+{bytes}"),
+    "pad.segments": ("a chain of segments", "一串分段"),
     "pad.captured_free": ("{n} captured, in the same memory", "已捕获 {n} 个，共用同一内存"),
     "pad.no_graph": ("not captured", "未捕获"),
     "path.graph_why": (
         "Every condition holds; {check} facts are compared again before the replay.",
         "所有条件都满足；重放前还会再比较 {check} 项。",
+    ),
+    "path.prefill_why": (
+        "{n} rows fit the captured chain for {bucket}: segment by segment is replayed, attention runs eagerly in between.",
+        "{n} 行放得进 {bucket} 行的分段图：逐段重放，段与段之间的注意力以 eager 运行。",
     ),
     "path.smallest": ("Smallest change: {fix}", "最小的改动：{fix}"),
     "rows.full": (
@@ -157,6 +174,16 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "{n} {n|row|rows}, nothing packed: positions +1 in place, tokens by one gather ({g} generation, {p} padding).",
         "{n} 行，没有打包：位置原地加一，词元一次收集（解码 {g}、填充 {p}）。",
     ),
+    "rows.wrong": ("✗ row {row}: {text}", "✗ 第 {row} 行：{text}"),
+    "rows.promoted": (
+        "Promoted: the last prompt token of {who} is laid out as a decode row (E), its token copied by the host.",
+        "提升：{who} 的最后一个提示词元按解码行（E）排列，词元由主机拷贝。",
+    ),
+    "rows.tail": (
+        "Rows {from} to {to} are the zero-filled tail of the prefill bucket ({n} {n|row|rows}, of no request).",
+        "第 {from} 至 {to} 行是预填充桶清零的尾部（{n} 行，不属于任何请求）。",
+    ),
+    "rows.not_steady": ("Packed in full: {why}.", "完整打包：{why}。"),
     "rows.become": ("What becomes of them (next stage)", "它们的去处（下一阶段）"),
     "meta.eager": (
         "The eager metadata object …{obj} ({backend}): {contexts} {contexts|context|contexts}, {n} rows.",
@@ -187,6 +214,19 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     ),
     "run.say.capture": ("The operations were recorded for {key}, then replayed.", "为 {key} 录制操作，然后重放。"),
     "run.no_check": ("Nothing to compare: only a replay depends on old addresses.", "无需比较：只有重放依赖旧地址。"),
+    "run.captured": ("captured {name}", "已捕获 {name}"),
+    "run.addresses": (
+        "A graph reads its statics and its metadata at these addresses, whatever Python holds by then.",
+        "图读取这些地址上的静态张量和元数据，不管 Python 变量此时指向什么。",
+    ),
+    "run.pool_own": (
+        "All graphs share one memory pool of {bytes}; capturing this one added {own}.",
+        "所有图共用一个 {bytes} 的内存池；捕获这个图增加了 {own}。",
+    ),
+    "run.pool_shared": (
+        "All graphs share one memory pool of {bytes}; this one fits into the memory of a larger one.",
+        "所有图共用一个 {bytes} 的内存池；这个图放得进更大的图的内存。",
+    ),
     "run.pool": ("All graphs share one memory pool of {bytes}.", "所有图共用一个 {bytes} 的内存池。"),
     "run.pool_grew": ("The shared graph pool grew by {grew} to {bytes}.", "共用的图内存池增加 {grew}，达到 {bytes}。"),
     "smp.say": (

@@ -7,11 +7,13 @@ Does not: record or run anything, or import torch.
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from engine.errors import ConfigError
 from lab.trace import Trace
 from lab.widgets.stepper import LiveSession, Stepper, stage_index, step_index
+from lab.widgets.whatif import wanted
 
 Profile = Literal["live", "static"]
 
@@ -23,11 +25,14 @@ def show(
     stage: str | int | None = None,
     lang: str = "en",
     profile: Profile | None = None,
+    counterfactuals: bool | Mapping[int, Any] = False,
 ) -> Stepper | None:
     """Show a trace, or a session that can go on. Returns the widget; None in the static profile.
 
-    step: index into the steps, negative from the end. stage: 0 to 9, an engine stage name or a label.
-    Raises: ConfigError for anything that is not there.
+    step: index into the steps, negative from the end. stage: 0 to 9, an engine stage name or a label. counterfactuals:
+    True proves, for every eager step, what would have put it on a graph (each is a few re-runs of the workload); or
+    the answers of ``lab.counterfactual`` by index. A live widget also proves one when the reader asks.
+    Raises: ConfigError for anything that is not there; TraceError when a trace cannot be run again.
     """
     chosen = profile or ("static" if os.environ.get("LAB_STATIC") == "1" else "live")
     if chosen not in ("live", "static"):
@@ -39,12 +44,20 @@ def show(
         raise ConfigError(message)
     trace = what if isinstance(what, Trace) else what.trace
     if chosen == "live":
-        return Stepper(trace, session=session, step=step, stage=stage, lang=lang)
-    _show_static(trace, step=step, stage=stage, lang=lang)
+        answers = wanted(trace, counterfactuals)
+        return Stepper(trace, session=session, step=step, stage=stage, lang=lang, whatifs=answers)
+    _show_static(trace, step=step, stage=stage, lang=lang, counterfactuals=counterfactuals)
     return None
 
 
-def _show_static(trace: Trace, *, step: int | None, stage: str | int | None, lang: str) -> None:
+def _show_static(
+    trace: Trace,
+    *,
+    step: int | None,
+    stage: str | int | None,
+    lang: str,
+    counterfactuals: bool | Mapping[int, Any],
+) -> None:
     from IPython.display import publish_display_data  # present wherever a notebook is
 
     from lab.widgets import static  # the pages are made for saved notebooks only
@@ -53,5 +66,6 @@ def _show_static(trace: Trace, *, step: int | None, stage: str | int | None, lan
         message = "a static view needs at least one step; run the session first"
         raise ConfigError(message)
     index = step_index(step, len(trace.steps))
-    for bundle in static.outputs(trace, index, stage_index(stage), lang):
+    answers = wanted(trace, counterfactuals)
+    for bundle in static.outputs(trace, index, stage_index(stage), lang, whatifs=answers):
         publish_display_data(bundle)

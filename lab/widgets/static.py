@@ -24,6 +24,7 @@ from lab.widgets.frames import FrameEncoder, deflate
 from lab.widgets.narration import sentences
 from lab.widgets.stepper import join_esm, read_css, read_part
 from lab.widgets.strings import LANGUAGES, table, translate
+from lab.widgets.whatif import Answers
 
 MAX_STEPS: Final = 200  # of a page, around the chosen step: a notebook's output stays small
 _WIDTH: Final = 920
@@ -68,6 +69,8 @@ def make_state(trace: Trace, **traits: Any) -> dict[str, Any]:
         "is_live": False,
         "finished": False,
         "alert": "",
+        "whatifs": {},
+        "can_prove": False,
     }
     return {**state, **traits}
 
@@ -80,7 +83,7 @@ def make_page(trace: Trace, *, dark: bool = False, **traits: Any) -> str:
         title=html.escape(trace.header.model.name),
         css=read_css(),
         light=str(not dark).lower(),
-        esm=join_esm().replace("export default {", "const stepper = {"),
+        esm=join_esm().replace("export default{", "const stepper={"),
         fake=read_part("fake_model"),
         state=state,
     )
@@ -90,7 +93,7 @@ def window(trace: Trace, step: int) -> tuple[Trace, int]:
     """Return at most MAX_STEPS steps around ``step``, and its index among them."""
     first = min(max(0, step - MAX_STEPS // 2), max(0, len(trace.steps) - MAX_STEPS))
     chosen = trace.steps[first : first + MAX_STEPS]
-    return Trace(trace.header, chosen), step - first
+    return Trace(trace.header, chosen, trace.marks), step - first
 
 
 def make_frame(trace: Trace, step: int, **traits: Any) -> str:
@@ -114,7 +117,7 @@ def make_table(trace: Trace, step: int, lang: str = "en") -> str:
 def _table_row(step: StepSnapshot, lang: str, *, is_chosen: bool) -> str:
     cells = (
         translate(f"run.{step.graph.path}", {}, lang),
-        step.path.key or step.path.reason or "–",
+        step.graph.key or step.path.reason or "–",
         step.path.num_requests,
         step.rows.num_rows,
         step.rows.num_padding_rows,
@@ -171,11 +174,16 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def outputs(trace: Trace, step: int, stage: int, lang: str) -> Sequence[dict[str, str]]:
+def outputs(
+    trace: Trace, step: int, stage: int, lang: str, *, whatifs: Answers | None = None
+) -> Sequence[dict[str, str]]:
     """Return the three outputs as MIME bundles, in the order in which they are shown."""
     picture = base64.b64encode(make_picture(trace, step)).decode()
     return (
         {"image/png": picture, "text/plain": make_text(trace, step, lang)},
         {"text/html": make_table(trace, step, lang), "text/plain": str(trace.summary())},
-        {"text/html": make_frame(trace, step, stage=stage, lang=lang), "text/plain": "a page that steps"},
+        {
+            "text/html": make_frame(trace, step, stage=stage, lang=lang, whatifs=whatifs or {}),
+            "text/plain": "a page that steps",
+        },
     )

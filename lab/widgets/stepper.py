@@ -9,11 +9,10 @@ Does not: encode (``frames.py``), word (``strings.py``) or record anything, or i
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import anywidget
 import traitlets
@@ -22,7 +21,9 @@ from engine.errors import ConfigError
 from lab.snapshot import STAGES, StepSnapshot
 from lab.trace import Trace
 from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.squeeze import squeeze
 from lab.widgets.strings import LANGUAGES, table, translate
+from lab.widgets.whatif import Answers, prove
 
 MAX_STEPS: Final = 10_000  # the same number stands in esm/store.js
 _ESM_PARTS: Final = (
@@ -40,7 +41,6 @@ _ESM_PARTS: Final = (
     "context",
     "main",
 )
-_COMMENT: Final = re.compile(r"(^|\s)// .*$")
 _FOLDER: Final = Path(__file__).parent / "esm"
 _ASKED: Final = "the session gave no step: it is finished, or the step failed and was undone"
 
@@ -69,19 +69,18 @@ def read_part(name: str) -> str:
 
 
 def join_esm() -> str:
-    """Join the parts to one module; comments and indentation stay behind, they are for the reader of the files."""
-    lines: list[str] = []
-    for part in _ESM_PARTS:
-        for line in read_part(part).splitlines():
-            code = _COMMENT.sub("", line).strip()
-            if code:
-                lines.append(code)
-    return "\n".join(lines) + "\n"
+    """Join the parts to one module, without what is there for the reader of the files."""
+    return "".join(squeeze(read_part(part)) for part in _ESM_PARTS)
 
 
 def read_css() -> str:
     """Return the style sheet."""
     return (_FOLDER / "stepper.css").read_text(encoding="utf-8")
+
+
+def _integer(value: object) -> int | None:
+    """Return an integer as it is, None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def stage_index(stage: str | int | None) -> int:
@@ -90,7 +89,7 @@ def stage_index(stage: str | int | None) -> int:
         return 0
     labels = {table("en")[f"stage.{at}"].lower(): at for at in range(len(STAGES))}
     names = {**{name.lower(): at for at, name in enumerate(STAGES)}, **labels}
-    number = names.get(stage.lower()) if isinstance(stage, str) else stage
+    number = names.get(stage.lower()) if isinstance(stage, str) else _integer(stage)
     if number is None or not 0 <= number < len(STAGES):
         message = f"stage must be 0 to {len(STAGES) - 1} or one of {', '.join(STAGES)}, got {stage!r}"
         raise ConfigError(message)
@@ -99,9 +98,9 @@ def stage_index(stage: str | int | None) -> int:
 
 def step_index(step: int | None, num_steps: int) -> int:
     """Return a step as an index into the trace; negative counts from the end. Raises: ConfigError."""
-    index = 0 if step is None else step
-    if num_steps and not -num_steps <= index < num_steps:
-        message = f"step must be from {-num_steps} to {num_steps - 1} in a trace of {num_steps} steps, got {step}"
+    index = 0 if step is None else _integer(step)
+    if index is None or (num_steps and not -num_steps <= index < num_steps):
+        message = f"step must be from {-num_steps} to {num_steps - 1} in a trace of {num_steps} steps, got {step!r}"
         raise ConfigError(message)
     return index % num_steps if num_steps else 0
 
@@ -126,6 +125,8 @@ class Stepper(anywidget.AnyWidget):
     is_live = traitlets.Bool(default_value=False).tag(sync=True)
     finished = traitlets.Bool(default_value=False).tag(sync=True)
     alert = traitlets.Unicode("").tag(sync=True)
+    whatifs = traitlets.Dict({}).tag(sync=True)
+    can_prove = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(
         self,
@@ -135,12 +136,14 @@ class Stepper(anywidget.AnyWidget):
         step: int | None = None,
         stage: str | int | None = None,
         lang: str = "en",
+        whatifs: Answers | None = None,
     ) -> None:
-        """Ship the trace. Raises: ConfigError for a step, stage or language that is not there."""
+        """Ship the trace. whatifs: proved changes by step number. Raises: ConfigError for what is not there."""
         if lang not in LANGUAGES:
             message = f"lang must be one of {', '.join(LANGUAGES)}, got {lang!r}"
             raise ConfigError(message)
         self._session = session
+        self._trace = trace
         encoder = FrameEncoder(trace)
         self._encoder = encoder
         super().__init__(
@@ -151,6 +154,8 @@ class Stepper(anywidget.AnyWidget):
             lang=lang,
             is_live=session is not None,
             finished=session is not None and session.is_finished,
+            whatifs=whatifs or {},
+            can_prove=_can_prove(trace),
         )
         _close_earlier_of_this_cell(self)
 
@@ -176,17 +181,38 @@ class Stepper(anywidget.AnyWidget):
         said = self._encoder.frames[self.step if index is None else index]["say"]
         return " ".join(translate(name, arguments, self.lang) for name, arguments in said)
 
-    def _handle_custom_msg(self, content: Mapping[str, Any], buffers: object) -> None:
-        """Answer a view: ``run`` the next step, or ``sync`` the frames it lacks; ipywidgets would swallow an error."""
-        with self._alerting(content):
-            kind, have = content.get("type"), int(content.get("have", -1))
-            if kind not in ("run", "sync"):
-                message = f"a view may ask for 'run' or 'sync', got {kind!r}"
+    def _handle_custom_msg(self, content: object, buffers: object) -> None:
+        """Answer a view; ipywidgets would swallow an error.
+
+        run: take the next step. sync: send the frames that the view lacks. prove: find what puts a step on a graph.
+        """
+        facts = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+        with self._alerting(facts):
+            kind = facts.get("type")
+            if kind not in ("run", "sync", "prove"):
+                message = f"a view may ask for 'run', 'sync' or 'prove', got {content!r}"
                 raise ConfigError(message)
+            number = _integer(facts.get("step" if kind == "prove" else "have", -1))
+            if number is None:
+                message = f"a view names a step by an integer, got {content!r}"
+                raise ConfigError(message)
+            if kind == "prove":
+                self._prove(number)
+                self.send({"type": "done", "view": facts.get("view"), "seq": facts.get("seq")})
+                return
             # A view that lacks frames gets those; running one more is for a view that has seen all there is.
-            if kind == "run" and have >= self._encoder.last_step:
+            if kind == "run" and number >= self._encoder.last_step:
                 self._run_one()
-            self._send_frames(content, have, jump=kind == "run")
+            self._send_frames(facts, number, jump=kind == "run")
+
+    def _prove(self, step: int) -> None:
+        """Run the workload again until a change is proved to put the step on a graph, and ship the answer."""
+        trace = self._trace if self._session is None else self._session.trace
+        at = next((at for at, one in enumerate(trace.steps) if one.step == step), None)
+        if at is None:
+            message = f"there is no step {step} in this run, so nothing can be proved of it"
+            raise ConfigError(message)
+        self.whatifs = {**self.whatifs, **prove(trace, [at])}
 
     def _run_one(self) -> None:
         session = self._session
@@ -234,6 +260,12 @@ class Stepper(anywidget.AnyWidget):
         chosen = range(first, min(self.num_steps, first + 9))
         lines = [f"{'>' if at == self.step else ' '} {self.sentence(at)}" for at in chosen]
         return "\n".join([f"Stepper over {self.num_steps} steps:", *lines])
+
+
+def _can_prove(trace: Trace) -> bool:
+    """Return whether the trace holds what a re-run needs; what else may stop it is said when it is asked for."""
+    header = trace.header
+    return bool(header.config) and not header.redacted and not header.num_dropped
 
 
 _last_of_cell: dict[str, tuple[str, list[Stepper]]] = {}

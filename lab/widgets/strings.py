@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lab.widgets.header import FINDING_WORDS
 from lab.widgets.hints import HINTS
 from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.sentences import SENTENCES
@@ -108,7 +109,6 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "col.room": ("tokens / room", "词元 / 容量"),
     "col.bucket": ("bucket", "桶"),
     "col.fits": ("fits?", "能否容纳"),
-    "col.dummies": ("dummies", "填充请求"),
     "col.waste": ("waste", "浪费"),
     "col.graph": ("graph", "图"),
     "col.result": ("result", "结果"),
@@ -128,6 +128,9 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "col.blocks": ("block table", "块表"),
     "col.item": ("compared", "比较项"),
     "col.expected": ("at capture", "捕获时"),
+    "col.tensor": ("tensor", "张量"),
+    "col.was": ("captured, or first seen", "捕获时，或首次看到"),
+    "col.now": ("now", "现在"),
     "col.nth": ("n-th output", "第几个输出"),
     "col.fate": ("what happens", "去向"),
     "col.generated": ("generated", "已生成"),
@@ -152,6 +155,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "cap.lengths": ("Lengths of each sequence, in tokens", "每个序列的长度（词元）"),
     "cap.block_tables": ("Block tables", "块表"),
     "cap.replay_check": ("Compared before the replay", "重放前的比较"),
+    "cap.addresses": ("Addresses: what a graph has baked in, and what stands there now", "地址：图中固化的与现在的"),
     "cap.sampled": ("Tokens sampled in this step", "本步采样的词元"),
     "cap.committed": ("After this step", "本步之后"),
     "cap.steps": ("All steps", "所有步骤"),
@@ -219,7 +223,14 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "key.escape": ("close, stop following, leave the viewer", "关闭、停止跟踪、离开查看器"),
 }
 
-STRINGS: Final[Mapping[str, tuple[str, str]]] = {**_LABELS, **SENTENCES, **HINTS, **REASON_WORDS, **WHAT_IF_WORDS}
+STRINGS: Final[Mapping[str, tuple[str, str]]] = {
+    **_LABELS,
+    **SENTENCES,
+    **HINTS,
+    **REASON_WORDS,
+    **WHAT_IF_WORDS,
+    **FINDING_WORDS,
+}
 _SLOT: Final = re.compile(r"\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}")
 
 

@@ -20,6 +20,9 @@ _PROVER: Final = (
 )
 
 WHAT_IF_WORDS: Final[dict[str, tuple[str, str]]] = {
+    "whatif.ask": ("Prove the smallest change", "证明最小的改动"),
+    "whatif.busy": ("Running the workload again…", "正在重新运行……"),
+    "whatif.title": ("What would have put this step on a graph?", "怎样才能让这一步走图路径？"),
     "whatif.already": (
         "This step is on a graph already: nothing has to change.",
         "这一步已经在图上：不必改动。",

@@ -14,7 +14,10 @@ import psutil
 import pytest
 from playwright.sync_api import sync_playwright
 
+from lab.widgets import static
+
 ROOT = Path(__file__).resolve().parents[2]
+CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
 CHROMIUM = os.environ.get("STEPSCOPE_CHROMIUM", "/usr/bin/chromium")
 SERVER_FLAGS = (
     "--no-browser",
@@ -126,3 +129,25 @@ def open_page(chromium):
         return Watched(chromium.new_page(viewport={"width": 1400, "height": 1100}))
 
     return open_one
+
+
+@pytest.fixture
+def page_over(open_page, tmp_path):
+    """Open a page over a trace and return it when the stepper is ready."""
+    opened = []
+
+    def open_one(trace, **options):
+        watched = open_page()
+        opened.append(watched)
+        file = tmp_path / f"page{len(opened)}.html"
+        file.write_text(static.make_page(trace, **options), encoding="utf-8")
+        watched.page.goto(file.as_uri())
+        watched.page.wait_for_selector('[data-ready="1"]', timeout=20_000)
+        watched.page.add_script_tag(content=CHECKS)
+        return watched.page
+
+    yield open_one
+    for watched in opened:
+        assert watched.errors == []
+        assert [url for url in watched.external if not url.startswith("file:")] == []
+        watched.page.close()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, Sampling
 from lab.session import Session
 from lab.snapshot import RowsView, ScheduleView, SpanView
 from lab.trace import Trace
-from lab.widgets import static
 from lab.widgets.frames import FrameEncoder, deflate
 from lab.widgets.strings import table
+from tests.browser.pages import check, focus, press, step_of
 from tests.lab.sample_steps import decode_step, eager_step, int32
 
 pytestmark = pytest.mark.browser
@@ -31,12 +30,10 @@ WORKLOAD = (
     (3, "A much longer prompt that has to be cut into chunks, because the budget of a step is small", 14),
     (6, "Hi", 12),
 )
-CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
 RECEIVE = """([message, hex]) => {
   const bytes = Uint8Array.from(hex.match(/../g), (digits) => parseInt(digits, 16));
   model.receive(message, [new DataView(bytes.buffer)]);
 }"""
-STEP = "() => document.querySelector('.stepscope').dataset.step"
 
 
 @pytest.fixture(scope="module")
@@ -44,47 +41,6 @@ def trace():
     prompts = [(at, text, SamplingParams(max_tokens=count, ignore_eos=True)) for at, text, count in WORKLOAD]
     with Session("tiny", prompts=prompts, config=CONFIG) as session:
         return session.run()
-
-
-@pytest.fixture
-def page_over(open_page, tmp_path):
-    """Open a page over a trace and return it when the stepper is ready."""
-    opened = []
-
-    def open_one(trace, **options):
-        watched = open_page()
-        opened.append(watched)
-        file = tmp_path / f"page{len(opened)}.html"
-        file.write_text(static.make_page(trace, **options), encoding="utf-8")
-        watched.page.goto(file.as_uri())
-        watched.page.wait_for_selector('[data-ready="1"]', timeout=20_000)
-        watched.page.add_script_tag(content=CHECKS)
-        return watched.page
-
-    yield open_one
-    for watched in opened:
-        assert watched.errors == []
-        assert [url for url in watched.external if not url.startswith("file:")] == []
-        watched.page.close()
-
-
-def press(page, key, times=1):
-    """Press a key and wait for the paint after it."""
-    for _ in range(times):
-        page.keyboard.press(key)
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def step_of(page):
-    return int(page.evaluate(STEP))
-
-
-def check(page, name):
-    return page.locator(".stepscope").evaluate(f"(root) => checks.{name}(root)")
-
-
-def focus(page):
-    page.locator(".stepscope").first.focus()
 
 
 def test_the_keyboard_reaches_every_step_and_stage(page_over, trace):

@@ -108,3 +108,16 @@ def test_every_sentence_of_a_real_run_has_words(full_trace):
             text = full_trace.explain(at, language)
             assert "{" not in text
             assert f"{full_trace.steps[at].step} " in text
+
+
+def test_a_steady_step_says_so_and_its_unwritten_lists_are_not_stale():
+    step = decode_step(3)
+    old = dataclasses.replace(step.buffers[0], name="seq_slots", writes=(), origins=(OriginView(0, 8, 1, "host_copy"),))
+    full = dataclasses.replace(step, buffers=(*step.buffers, old))
+    steady = dataclasses.replace(full, graph=dataclasses.replace(full.graph, steady=""))
+    assert "Rows 0-7 of seq_slots were read although" in explain_step(full)
+    assert "seq_slots" not in explain_step(steady)
+    assert "positions grow by one in place, one gather fetches the tokens." in explain_step(steady)
+    stale = dataclasses.replace(old, name="position_ids")
+    told = explain_step(dataclasses.replace(steady, buffers=(stale,)))
+    assert "Rows 0-7 of position_ids were read although this step did not write them." in told

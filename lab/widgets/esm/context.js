@@ -84,8 +84,12 @@ class Context {
   hiddenFrom() {
     return this.predicting ? this.model.get("predict_from") + "/" + Object.keys(this.answers).length : "";
   }
+  // What would have put an eager step on a graph, once it was proved: sentences, or nothing yet.
+  whatIf(frame) {
+    return this.model.get("whatifs")[frame.s];
+  }
   truth(frame) {
-    return frame.path.key === null ? "eager" : String(frame.path.bucket);
+    return frame.eager ? "eager" : frame.prefill ? "prefill" : String(frame.path.bucket);
   }
 
   has(id) {
@@ -97,12 +101,6 @@ class Context {
     if (token < 0) return this.t("token.on_device");
     const text = this.store.text(token);
     return text === undefined ? "#" + token : visibleToken(text);
-  }
-
-  reasonArgs(frame) {
-    const failed = frame.path.cond.find((line) => line[1] === 0) || ["", 0, "", ""];
-    const { buckets } = this.store.header;
-    return { requests: frame.path.n, bucket: frame.path.bucket === null ? "–" : frame.path.bucket, largest: buckets.length ? buckets[buckets.length - 1] : 0, mode: failed[2].split(" ")[0], captured: failed[3], contexts: frame.sch.spans.filter((span) => span[1] === 0).length };
   }
 
   touches(frame, stage) {
@@ -132,7 +130,7 @@ class Context {
       this.t(kind === 0 ? "j.sch_context" : "j.sch_generation", { n: count, start }),
       added ? this.t("j.res_added", { n: added[1].length, blocks: blockList(added[1], 4) }) : this.t("j.res_none", { n: this.store.tableAt(rid, this.at).length }),
       frame.sch.prom.includes(rid) ? this.t("j.promoted") : frame.path.key !== null ? this.t("j.pad", { bucket: frame.path.bucket }) : this.t("j.pad_eager"),
-      frame.path.key !== null ? this.t("j.graph") : this.t("j.eager", { reason: frame.path.reason }),
+      frame.eager ? this.t("j.eager", { reason: frame.path.reason }) : this.t("j.graph"),
       this.t("j.rows", { rows, source: group ? ["src." + SOURCES[group[2]], { slot: group[3] }] : "" }),
       this.t(count === 1 ? "j.position" : "j.positions", { from: start, to: start + count - 1 }),
       meta < 0 ? "–" : this.t("j.meta", { q: frame.meta.q[meta], cached: frame.meta.cached[meta], kv: frame.meta.kv[meta] }),
@@ -191,7 +189,7 @@ class Context {
         const to = this.store.nextFallOff(this.at);
         const again = to <= this.at;
         go(to);
-        if (again) this.notice = this.store.frames[to].run.path === "eager" ? "nav.again" : "nav.none";
+        if (again) this.notice = this.store.frames[to].eager ? "nav.again" : "nav.none";
       },
       language: () => this.set({ lang: this.language === "en" ? "zh" : "en" }),
       answer: (choice) => {
@@ -199,6 +197,7 @@ class Context {
         this.set({ answers: { ...this.answers, [this.store.frames[this.at].s]: choice } });
       },
       live: () => this.askForStep(),
+      prove: () => this.askForProof(),
       toggle: (name) => {
         if (name === "predict") this.set(this.predicting ? { predict_from: -1, answers: {} } : { predict_from: this.at, answers: {} });
         else this.setOpen(name, !this.open[name]);
@@ -206,9 +205,8 @@ class Context {
     };
   }
 
-  // Live: absolute step numbers, so that a repeated or late message is harmless; seq tells our answer from another's.
-  askForStep() {
-    if (!this.isLive || this.busy || this.finished) return;
+  // Absolute step numbers, so that a repeated or late message is harmless; seq tells our answer from another's.
+  ask(type, facts) {
     this.busy = true;
     this.seq += 1;
     this.localAlert = "";
@@ -217,8 +215,14 @@ class Context {
       this.localAlert = this.t("live.silent", { seconds: PATIENCE / 1000 });
       this.repaint();
     }, PATIENCE);
-    this.model.send({ type: "run", view: this.id, seq: this.seq, have: this.lastStep() });
+    this.model.send({ type, view: this.id, seq: this.seq, ...facts });
     this.repaint();
+  }
+  askForStep() {
+    if (this.isLive && !this.busy && !this.finished) this.ask("run", { have: this.lastStep() });
+  }
+  askForProof() {
+    if (!this.busy) this.ask("prove", { step: this.store.frames[this.at].s });
   }
 
   lastStep() {

@@ -140,11 +140,11 @@ function sidePart(cx) {
     const hidden = cx.hidden(cx.at);
     setAttr(verdict, "data-p", hidden ? "hidden" : frame.run.path);
     setText(path, hidden ? "?" : cx.t("run." + frame.run.path));
-    setText(key, hidden ? "" : frame.path.key || frame.path.reason || "");
+    setText(key, hidden ? "" : frame.run.key || frame.path.reason || "");
     show(ladder.root, !hidden && cx.store.header.buckets.length > 0);
     if (!hidden) ladder.paint(frame);
-    const size = frame.path.key === null ? frame.path.n : frame.path.bucket;
-    setText(words, hidden ? cx.t("predict.first") : frame.path.key === null ? cx.t("side.eager", { n: frame.path.n }) : cx.t("side.graph", { n: frame.path.n, bucket: size, waste: percent(size - frame.path.n, size) }));
+    const { n, bucket, waste } = seats(frame);
+    setText(words, hidden ? cx.t("predict.first") : cx.t(frame.eager ? "side.eager" : frame.prefill ? "side.prefill" : "side.graph", { n, bucket, waste }));
   }
 
   // A few requests: those of this step and the followed one, in order of arrival.

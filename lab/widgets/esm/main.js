@@ -152,7 +152,7 @@ async function render({ model, el }) {
     cx.stayAhead();
     cx.repaint();
   };
-  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "finished", "alert"];
+  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "finished", "alert", "whatifs"];
   for (const trait of traits) model.on("change:" + trait, onChange);
   const onMessage = (message, buffers) => cx.receive(message, buffers);
   model.on("msg:custom", onMessage);

@@ -43,7 +43,7 @@ function tablePart(cx) {
         if (item.at === at) here = item.root;
         setAttr(item.root, "data-p", hidden ? "hidden" : one.run.path);
         setText(item.word, hidden ? "?" : cx.t("run." + one.run.path));
-        setText(item.cells[2], hidden ? "?" : one.path.key || one.path.reason || "–");
+        setText(item.cells[2], hidden ? "?" : one.run.key || one.path.reason || "–");
         setText(item.cells[3], one.path.n);
         setText(item.cells[4], hidden ? "?" : one.n);
         setText(item.cells[5], hidden ? "?" : one.pad);
@@ -95,7 +95,7 @@ function sheetHead(cx, title, name) {
 
 function helpPart(cx) {
   const keys = h("ul", { class: "ss-keys" }, KEYS.map(([keyNames, id]) => h("li", null, h("span", null, keyNames.split("  ").map((key) => h("kbd", { text: key }))), cx.label(h("span"), id))));
-  const marks = h("ul", { class: "ss-helplist" }, ["help.colours", "help.stale", "help.changed", "help.follow", "help.article", "help.time", "help.simulated"].map((id) => cx.label(h("li"), id)));
+  const marks = h("ul", { class: "ss-helplist" }, ["help.colours", "help.stale", "help.wrong", "help.changed", "help.follow", "help.article", "help.time", "help.simulated"].map((id) => cx.label(h("li"), id)));
   const root = h("section", { class: "ss-sheet", role: "dialog", tabindex: "-1" }, sheetHead(cx, "help.title", "help"), h("div", { class: "ss-help" }, keys, marks));
   cx.named(root, "help.title");
   return { root };
@@ -114,11 +114,11 @@ function predictPart(cx) {
   const verdict = h("p", { class: "ss-lead ss-answer" });
   const score = h("p", { class: "ss-note" });
   const root = h("section", { class: "ss-predict" }, question, options, verdict, score);
-  const named = (choice) => (choice === "eager" ? ["run.eager"] : ["predict.bucket", { bucket: choice }]);
+  const named = (choice) => (choice === "eager" ? ["run.eager"] : choice === "prefill" ? ["run.prefill_replay"] : ["predict.bucket", { bucket: choice }]);
   return {
     root,
     paint(frame, at) {
-      const choices = ["eager", ...cx.store.header.buckets.slice(0, 16).map(String)];
+      const choices = ["eager", ...(cx.store.header.prefill.length ? ["prefill"] : []), ...cx.store.header.buckets.slice(0, 16).map(String)];
       const answer = cx.answers[frame.s];
       const hidden = cx.hidden(at);
       setText(question, cx.t(hidden ? "predict.ask" : answer === undefined ? (cx.isEnd ? "predict.end" : "predict.start") : "predict.asked", { step: frame.s, n: frame.path.n, contexts: frame.sch.spans.filter((span) => span[1] === 0).length, rows: frame.sch.bud[0] }));
@@ -130,7 +130,7 @@ function predictPart(cx) {
       show(verdict, !hidden && answer !== undefined);
       if (!hidden && answer !== undefined) {
         const truth = cx.truth(frame);
-        const args = { truth: named(truth), mine: named(answer), why: frame.path.key === null ? ["why." + frame.path.reason, cx.reasonArgs(frame)] : ["predict.fits", { n: frame.path.n, bucket: frame.path.bucket }] };
+        const args = { truth: named(truth), mine: named(answer), why: frame.eager ? ["why." + frame.path.reason, frame.path.args] : ["predict.fits", seats(frame)] };
         setAttr(verdict, "data-s", answer === truth ? "ok" : "no");
         setText(verdict, (answer === truth ? "✓ " : "✗ ") + cx.t(answer === truth ? "predict.right" : "predict.wrong", args));
       }

@@ -1,6 +1,8 @@
 // Stage Copy: the persistent tensors with the writer and the age of every row.
 // A row above the live range keeps what an earlier step left there; it is drawn dashed with its age, never blank.
 const CELLS = 32;
+const PER_ROW = ["input_ids", "position_ids"];
+const NONE = new Map();
 const WRITER_MARKS = ["", "↓", "⇄", "+1", "0", "⇒"]; // host copy, device gather, in-place add, zero fill, device copy
 
 function ribbon(cx) {
@@ -34,6 +36,7 @@ function ribbon(cx) {
     setText(cell.note, state === "live" || state === "spare" ? WRITER_MARKS[origin[3]] : age === null ? "" : origin[2] < 0 ? cx.t("buf.warm") : `−${age}`);
     setAttr(cell.root, "title", cx.t("buf.cell." + state, { row, writer: origin ? ["writer." + WRITERS[origin[3]]] : "", step: origin ? (origin[2] < 0 ? ["buf.before"] : origin[2]) : "", age: age || 0 }));
     setClass(cell.root, "ss-edge", row === live);
+    setClass(cell.root, "ss-wrong", context.wrong.has(row));
   }
 
   return {
@@ -45,6 +48,7 @@ function ribbon(cx) {
       const shown = Math.min(buffer.capacity, CELLS, Math.max(16, Math.ceil((live + 1) / 16) * 16));
       setText(name, buffer.name);
       setText(facts, cx.t("buf.facts", { dtype: buffer.dtype, capacity: buffer.capacity, address: formatAddress(buffer.address), live: live ? `0–${live - 1}` : "∅" }));
+      const wrong = PER_ROW.includes(buffer.name) ? frame.wrong : NONE;
       let at = 0;
       cells(shown, (cell, row) => {
         const found = originAt(origins, row, at);
@@ -52,7 +56,7 @@ function ribbon(cx) {
         const origin = found >= 0 ? origins[found] : null;
         const known_ = lookup(buffer.name, row, live, origin);
         const value = values && row < values.length ? values[row] : known_.value;
-        paintCell(cell, row, { frame, live, origin, value, rid: known_.rid, kind: known_.kind });
+        paintCell(cell, row, { frame, live, origin, value, rid: known_.rid, kind: known_.kind, wrong });
       });
       const counts = new Map();
       for (const [start, end, step, writer] of origins) if (step === frame.s) counts.set(writer, (counts.get(writer) || 0) + end - start);

@@ -1,20 +1,29 @@
 // Stages Pad and Choose graph: the bucket, the dummies that fill it, and the checklist that lets a graph run.
 
+// What fills what: requests a decode bucket, rows a prefill bucket, nothing an eager step.
+function seats(frame) {
+  const n = frame.prefill ? frame.n : frame.path.n;
+  const bucket = frame.prefill ? frame.meta.padded : frame.path.bucket;
+  const size = frame.eager ? n : bucket;
+  return { n, bucket, size, dummies: size - n, waste: percent(size - n, size) };
+}
+
+const bucketsOf = (cx, frame) => (frame.prefill ? cx.store.header.prefill : cx.store.header.buckets);
+
 function bucketLadder(cx) {
   const root = h("div", { class: "ss-ladder", role: "img" });
   const steps = pool(root, () => ({ root: h("span", { class: "ss-bucket" }) }));
   return {
     root,
     paint(frame) {
-      const buckets = cx.store.header.buckets;
-      const chosen = frame.path.key === null ? null : frame.path.bucket;
+      const { n, bucket } = seats(frame);
+      const buckets = bucketsOf(cx, frame);
       steps(buckets.length, (item, at) => {
-        const bucket = buckets[at];
-        const state = bucket === chosen ? "chosen" : bucket < frame.path.n ? "small" : bucket === frame.path.bucket ? "would" : "large";
-        setAttr(item.root, "data-s", state);
-        setText(item.root, bucket);
+        const size = buckets[at];
+        setAttr(item.root, "data-s", size === bucket ? (frame.eager ? "would" : "chosen") : size < n ? "small" : "large");
+        setText(item.root, size);
       });
-      setAttr(root, "aria-label", chosen === null ? cx.t("pad.ladder_eager", { n: frame.path.n }) : cx.t("pad.ladder", { n: frame.path.n, bucket: chosen }));
+      setAttr(root, "aria-label", cx.t(frame.eager ? "pad.ladder_eager" : frame.prefill ? "pad.ladder_prefill" : "pad.ladder", { n, bucket }));
     },
   };
 }
@@ -22,51 +31,56 @@ function bucketLadder(cx) {
 function padPanel(cx) {
   const ladder = bucketLadder(cx);
   const sentence = h("p", { class: "ss-lead" });
-  const seats = h("div", { class: "ss-seats" });
-  const seat = pool(seats, () => ({ root: h("span", { class: "ss-seat" }) }));
+  const seatList = h("div", { class: "ss-seats" });
+  const seat = pool(seatList, () => ({ root: h("span", { class: "ss-seat" }) }));
   const promoted = h("p", { class: "ss-note" });
-  const table = makeTable(cx, "cap.buckets", ["col.bucket", "col.fits", "col.dummies", "col.waste", "col.graph"], (item) => {
+  const table = makeTable(cx, "cap.buckets", ["col.bucket", "col.fits", "col.padding", "col.waste", "col.graph"], (item) => {
     for (const at of [2, 3]) setClass(item.cells[at], "ss-num", true);
   });
-  const root = h("div", null, sentence, ladder.root, seats, promoted, table.root, cx.label(h("p", { class: "ss-note" }), "pad.why"));
+  const why = cx.label(h("p", { class: "ss-note" }), "pad.why");
+  const advice = h("div");
+  const findings = pool(advice, () => ({ root: h("p", { class: "ss-note ss-finding" }) }));
+  const root = h("div", null, sentence, ladder.root, seatList, promoted, table.root, advice, why);
 
   function paintTable(frame) {
-    const buckets = cx.store.header.buckets;
+    const { n, bucket: chosen } = seats(frame);
+    const buckets = bucketsOf(cx, frame);
     const warm = new Map(); // a bucket has a graph for each sampler mode
     for (const { batch, bytes } of cx.store.header.warmup) warm.set(batch, { n: (warm.get(batch)?.n || 0) + 1, bytes: (warm.get(batch)?.bytes || 0) + bytes });
     table.rows(buckets.length, (item, at) => {
       const bucket = buckets[at];
-      const dummies = bucket - frame.path.n;
+      const dummies = bucket - n;
       const capture = warm.get(bucket);
       setText(item.cells[0], bucket);
       setText(item.cells[1], cx.t(dummies < 0 ? "pad.too_small" : dummies === 0 ? "pad.exact" : "pad.fits"));
       setText(item.cells[2], dummies < 0 ? "–" : dummies);
       setText(item.cells[3], dummies < 0 ? "–" : `${percent(dummies, bucket)} %`);
-      setText(item.cells[4], capture ? cx.t(capture.bytes ? "pad.captured" : "pad.captured_free", { n: capture.n, bytes: formatBytes(capture.bytes) }) : cx.t("pad.no_graph"));
-      setClass(item.root, "ss-hit", frame.path.key !== null && bucket === frame.path.bucket);
+      setText(item.cells[4], frame.prefill ? cx.t("pad.segments") : capture ? cx.t(capture.bytes ? "pad.captured" : "pad.captured_free", { n: capture.n, bytes: formatBytes(capture.bytes) }) : cx.t("pad.no_graph"));
+      setClass(item.root, "ss-hit", !frame.eager && bucket === chosen);
     });
   }
 
   return {
     root,
     paint(frame) {
-      const isGraph = frame.path.key !== null;
-      const size = isGraph ? frame.path.bucket : frame.path.n;
-      const dummies = size - frame.path.n;
-      const args = { n: frame.path.n, bucket: frame.path.bucket, dummies, waste: percent(dummies, size) };
-      setText(sentence, cx.t(!isGraph ? "pad.say_eager" : dummies ? "pad.say_padded" : "pad.say_exact", args));
+      const { n, bucket, size, dummies, waste } = seats(frame);
+      setText(sentence, cx.t(frame.eager ? "pad.say_eager" : frame.prefill ? "pad.say_prefill" : dummies ? "pad.say_padded" : "pad.say_exact", { n, bucket, dummies, waste }));
       ladder.paint(frame);
       const spans = frame.sch.spans;
-      const shown = Math.min(size, 32);
+      const requests = frame.prefill ? frame.path.n : size; // the tail of a prefill graph has no seats
+      const shown = Math.min(requests, 32);
       seat(shown, (item, at) => {
         const span = at < frame.path.n ? spans[at] : null;
         setAttr(item.root, "data-k", span ? KINDS[span[1]] : "P");
-        setText(item.root, at === 31 && size > 32 ? `+${size - 31}` : span ? cx.store.name(span[0]) : cx.t("pad.dummy"));
+        setText(item.root, at === 31 && requests > 32 ? `+${requests - 31}` : span ? cx.store.name(span[0]) : cx.t("pad.dummy"));
         tagRequest(item.root, span ? span[0] : null);
       });
       show(promoted, frame.sch.prom.length > 0);
       setText(promoted, cx.t("pad.promoted", { who: frame.sch.prom.map((rid) => cx.store.name(rid)).join(", ") }));
       paintTable(frame);
+      show(why, !frame.prefill);
+      const notes = cx.store.header.findings;
+      findings(notes.length, (item, at) => setText(item.root, cx.t(notes[at][0], notes[at][1])));
     },
   };
 }
@@ -83,16 +97,36 @@ function verdictBox(cx) {
   return {
     root,
     paint(frame) {
-      const isGraph = frame.path.key !== null;
-      setAttr(root, "data-s", isGraph ? "ok" : "no");
-      setText(title, cx.t(isGraph ? "path.graph" : "path.eager"));
-      setText(code, isGraph ? frame.path.key : frame.path.reason || "–");
-      const words = cx.reasonArgs(frame);
-      setText(why, isGraph ? cx.t("path.graph_why", { check: frame.run.check ? frame.run.check.length : 0 }) : cx.t("why." + frame.path.reason, words));
-      show(fix, !isGraph && cx.has("fix." + frame.path.reason));
-      show(note, !isGraph && cx.has("note." + frame.path.reason));
-      setText(note, cx.t("note." + frame.path.reason));
-      setText(fix, cx.t("path.smallest", { fix: ["fix." + frame.path.reason, words] }));
+      const { eager } = frame;
+      const { reason, args } = frame.path;
+      setAttr(root, "data-s", eager ? "no" : "ok");
+      setText(title, cx.t(eager ? "path.eager" : "path.graph"));
+      setText(code, eager ? reason || "–" : frame.run.key);
+      setText(why, eager ? cx.t("why." + reason, args) : cx.t(frame.prefill ? "path.prefill_why" : "path.graph_why", { check: frame.run.check.length, ...seats(frame) }));
+      show(fix, eager && cx.has("fix." + reason));
+      show(note, eager && cx.has("note." + reason));
+      setText(note, cx.t("note." + reason));
+      setText(fix, cx.t("path.smallest", { fix: ["fix." + reason, args] }));
+    },
+  };
+}
+
+// The smallest change that would have put the step on a graph: shipped with the trace, or proved by the kernel on request.
+function whatIfBox(cx) {
+  const ask = cx.label(h("button", { type: "button", onclick: () => cx.act.prove() }), "whatif.ask");
+  const busy = cx.label(h("p", { class: "ss-note" }), "whatif.busy");
+  const list = h("div");
+  const lines = pool(list, (at) => ({ root: h("p", { class: at ? "ss-note" : "ss-fix" }) }));
+  const root = h("section", { class: "ss-whatif" }, cx.label(h("h4"), "whatif.title"), ask, busy, list);
+  return {
+    root,
+    paint(frame) {
+      const said = cx.whatIf(frame);
+      const canAsk = !said && cx.model.get("can_prove");
+      show(root, frame.eager && Boolean(said || canAsk));
+      show(ask, canAsk && !cx.busy);
+      show(busy, canAsk && cx.busy);
+      lines(said ? said.length : 0, (item, at) => setText(item.root, cx.t(said[at][0], said[at][1])));
     },
   };
 }
@@ -109,11 +143,13 @@ function graphPanel(cx) {
   });
   const verdict = verdictBox(cx);
   const simulated = cx.label(h("p", { class: "ss-note ss-sim" }), "run.simulated");
-  const root = h("div", null, verdict.root, table.root, simulated);
+  const whatIf = whatIfBox(cx);
+  const root = h("div", null, verdict.root, whatIf.root, table.root, simulated);
   return {
     root,
     paint(frame) {
       verdict.paint(frame);
+      whatIf.paint(frame);
       table.rows(frame.path.cond.length, (item, at) => {
         const [reason, passed, needed, got] = frame.path.cond[at];
         const state = passed === null ? "skipped" : passed ? "yes" : "no";
@@ -125,7 +161,7 @@ function graphPanel(cx) {
         setText(item.cells[2], needed);
         setText(item.cells[3], passed === null ? "–" : cx.has("got." + reason) ? cx.t("got." + reason, { got }) : got);
       });
-      show(simulated, frame.run.sim);
+      show(simulated, frame.run.sim && !frame.eager);
     },
   };
 }

@@ -1,6 +1,5 @@
 // Stages Pack and Metadata: the flat layout of the step, and the lengths and tables that attention reads.
 const ROWS_SHOWN = 64;
-const PACKED_INTO = ["input_ids", "position_ids"];
 const HEAD_TOKENS = 24; // a long chunk travels as its first 24 and last 8 tokens (frames.py)
 const TAIL_TOKENS = 8;
 
@@ -65,18 +64,32 @@ function rowsPanel(cx, withBuffers) {
   });
   setClass(table.root, "ss-dense", true);
   const more = h("p", { class: "ss-note" });
+  const notes = h("div");
+  const noteLines = pool(notes, () => ({ root: h("p", { class: "ss-note" }) }));
   const list = h("div");
   const ribbons = pool(list, () => ribbon(cx));
   const become = h("div", null, cx.label(h("h4"), "rows.become"), list);
-  const root = h("div", null, summary, strip.root, table.root, more, withBuffers ? become : null);
+  const root = h("div", null, summary, notes, strip.root, table.root, more, withBuffers ? become : null);
 
-  function paintLine(item, line, gathered) {
+  // What is special about this step's rows: wrong ones first.
+  function remarks(frame) {
+    const found = [...frame.wrong].slice(0, 4).map(([row, text]) => ["rows.wrong", { row, text }]);
+    if (frame.sch.prom.length) found.push(["rows.promoted", { who: frame.sch.prom.map((rid) => cx.store.name(rid)).join(", ") }]);
+    if (frame.prefill && frame.meta.padded > frame.n) found.push(["rows.tail", { n: frame.meta.padded - frame.n, from: frame.n, to: frame.meta.padded - 1 }]);
+    if (frame.run.steady) found.push(["rows.not_steady", { why: ["steady." + frame.run.steady] }]);
+    return found;
+  }
+
+  function paintLine(item, line, gathered, frame) {
     const [rid, kind, source, slot, start] = line.group;
     const isMore = line.more !== undefined;
     const token = isMore ? undefined : tokenInGroup(line.group, line.offset);
     tagRequest(item.root, kind === 3 ? null : rid);
     setClass(item.root, "ss-more", isMore);
-    setText(item.cells[0], isMore ? "⋮" : line.row);
+    const isWrong = !isMore && frame.wrong.has(line.row);
+    setClass(item.root, "ss-wrong", isWrong);
+    setAttr(item.root, "title", isWrong ? frame.wrong.get(line.row) : null);
+    setText(item.cells[0], isMore ? "⋮" : isWrong ? "✗ " + line.row : line.row);
     setKind(item.badge, KINDS[kind], cx);
     setText(item.cells[2], kind === 3 ? "dummy" : cx.store.name(rid));
     setClass(item.cells[2], "ss-rid", kind !== 3);
@@ -98,11 +111,16 @@ function rowsPanel(cx, withBuffers) {
       for (const group of frame.rows) kinds[group[1]] += group[5];
       setText(summary, cx.t(frame.steady ? "rows.steady" : "rows.full", { n: frame.n, c: kinds[0], g: kinds[2] + kinds[1], p: kinds[3] }));
       strip.paint(frame);
-      table.rows(shown, (item, at) => paintLine(item, lines[at], gathered));
+      table.rows(shown, (item, at) => paintLine(item, lines[at], gathered, frame));
+      const said = remarks(frame);
+      noteLines(said.length, (item, at) => {
+        setText(item.root, cx.t(said[at][0], said[at][1]));
+        setClass(item.root, "ss-finding", said[at][0] === "rows.wrong");
+      });
       show(more, lines.length > shown);
       if (withBuffers) {
         const lookup = bufferLookup(cx, frame);
-        const entries = frame.buf.filter((entry) => PACKED_INTO.includes(cx.store.buffers[entry[0]].name) && cx.store.buffers[entry[0]].layer === LAYERS[0]);
+        const entries = frame.buf.filter((entry) => PER_ROW.includes(cx.store.buffers[entry[0]].name) && cx.store.buffers[entry[0]].layer === LAYERS[0]);
         ribbons(entries.length, (item, at) => item.paint(frame, entries[at], lookup));
       }
       setText(more, cx.t("more.rows", { n: lines.slice(shown).reduce((sum, line) => sum + (line.more || 1), 0) }));

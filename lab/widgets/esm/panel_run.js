@@ -1,4 +1,5 @@
 // Stages Run, Sample and Commit: how the forward ran, which tokens came out, and who goes on.
+const ADDRESS = "address of "; // how the engine's check names these lines
 
 function runPanel(cx) {
   const event = h("div", { class: "ss-event" });
@@ -8,18 +9,42 @@ function runPanel(cx) {
   event.append(kind, " ", key, " ", took);
   const sentence = h("p", { class: "ss-lead" });
   const simulated = cx.label(h("p", { class: "ss-note ss-sim" }), "run.simulated");
-  const checks = makeTable(cx, "cap.replay_check", ["col.result", "col.item", "col.expected", "col.got"], (item) => {
+  const verdict = (item) => {
     setClass(item.cells[0], "ss-result", true);
     item.mark = h("span", { class: "ss-mark", "aria-hidden": "true" });
     item.word = h("span");
     item.cells[0].append(item.mark, item.word);
     setClass(item.cells[2], "ss-code", true);
     setClass(item.cells[3], "ss-code", true);
-  });
-  setClass(checks.root, "ss-dense", true);
+  };
+  const checks = makeTable(cx, "cap.replay_check", ["col.result", "col.item", "col.expected", "col.got"], verdict);
+  const addresses = makeTable(cx, "cap.addresses", ["col.result", "col.tensor", "col.was", "col.now"], verdict);
+  for (const table of [checks, addresses]) setClass(table.root, "ss-dense", true);
+  const paintLines = (table, lines) =>
+    table.rows(Math.min(lines.length, 40), (item, index) => {
+      const [name, expected, got, passed] = lines[index];
+      setAttr(item.root, "data-s", passed ? "yes" : "no");
+      setText(item.mark, passed ? MARKS.yes : MARKS.no);
+      setText(item.word, cx.t(passed ? "check.same" : "check.differs"));
+      setText(item.cells[1], name);
+      setText(item.cells[2], expected);
+      setText(item.cells[3], got);
+    });
+
+  // What a replay compared with its capture; other tensors are compared with the first step here.
+  function addressLines(frame) {
+    const captured = frame.run.check.filter((line) => line[0].startsWith(ADDRESS)).map(([name, ...rest]) => [cx.t("run.captured", { name: name.slice(ADDRESS.length) }), ...rest]);
+    const seen = frame.buf.map((entry) => cx.store.buffers[entry[0]]).filter(({ layer }) => layer === LAYERS[0] || (layer === LAYERS[1] && !captured.length));
+    return [...captured, ...seen.map(({ name, layer, address }) => {
+      const first = cx.store.firstSeen.get(layer + name);
+      return [`${cx.t("layer." + layer)}: ${name}`, formatAddress(first), formatAddress(address), first === address];
+    })];
+  }
+
   const noCheck = cx.label(h("p", { class: "ss-note" }), "run.no_check");
   const poolLine = h("p", { class: "ss-note" });
-  const root = h("div", null, event, sentence, simulated, checks.root, noCheck, poolLine);
+  const addressNote = cx.label(h("p", { class: "ss-note" }), "run.addresses");
+  const root = h("div", null, event, sentence, simulated, poolLine, checks.root, noCheck, addresses.root, addressNote);
   return {
     root,
     paint(frame, at) {
@@ -30,20 +55,15 @@ function runPanel(cx) {
       setText(key, run.key === null ? "" : run.key);
       setText(took, cx.t("run.host", { us: formatUs(frame.us[7]) }));
       setText(sentence, cx.t("run.say." + run.path, { n: frame.n, key: run.key || "" }));
-      show(simulated, run.sim);
-      const lines = run.check || [];
-      show(checks.root, lines.length > 0);
-      show(noCheck, lines.length === 0);
-      checks.rows(Math.min(lines.length, 40), (item, index) => {
-        const [name, expected, got, passed] = lines[index];
-        setAttr(item.root, "data-s", passed ? "yes" : "no");
-        setText(item.mark, passed ? MARKS.yes : MARKS.no);
-        setText(item.word, cx.t(passed ? "check.same" : "check.differs"));
-        setText(item.cells[1], name);
-        setText(item.cells[2], expected);
-        setText(item.cells[3], got);
-      });
-      setText(poolLine, cx.t(before === run.pool ? "run.pool" : "run.pool_grew", { bytes: formatBytes(run.pool), grew: formatBytes(run.pool - before) }));
+      show(simulated, run.sim && !frame.eager);
+      const facts = run.check.filter((line) => !line[0].startsWith(ADDRESS));
+      show(checks.root, facts.length > 0);
+      show(noCheck, facts.length === 0);
+      paintLines(checks, facts);
+      paintLines(addresses, addressLines(frame));
+      const own = cx.store.header.warmup.find((capture) => capture.key === run.key);
+      const words = { bytes: formatBytes(run.pool), grew: formatBytes(run.pool - before), own: own ? formatBytes(own.bytes) : "" };
+      setText(poolLine, cx.t(before !== run.pool ? "run.pool_grew" : own ? (own.bytes ? "run.pool_own" : "run.pool_shared") : "run.pool", words));
     },
   };
 }

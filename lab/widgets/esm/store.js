@@ -19,6 +19,7 @@ class Store {
     this.order = [];
     this.texts = new Map();
     this.buffers = [];
+    this.firstSeen = new Map(); // layer and name -> the address at its first step here
     this.tables = new Map(); // request -> [[frame index, block ids], ...], newest last
     this.outputs = new Map(); // request -> [[frame index, token id], ...]
     this.written = new Map(); // request -> [[frame index, text that became showable], ...]
@@ -37,7 +38,10 @@ class Store {
       this.requests.set(request.id, request);
     }
     for (const [id, text] of part.texts || []) this.texts.set(id, text);
-    for (const row of part.buffers || []) this.buffers[row[0]] = { name: row[1], layer: row[2], address: row[3], capacity: row[4], dtype: row[5] };
+    for (const [at, name, layer, address, capacity, dtype] of part.buffers || []) {
+      this.buffers[at] = { name, layer, address, capacity, dtype };
+      if (!this.firstSeen.has(layer + name)) this.firstSeen.set(layer + name, address);
+    }
     for (const frame of part.frames || []) {
       if (this.frames.length >= MAX_FRAMES) break;
       if (this.frames.length && frame.s <= this.frames[this.frames.length - 1].s) continue;
@@ -67,7 +71,10 @@ class Store {
     frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), 0);
     frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0);
     frame.ctx = frame.sch.spans.reduce((sum, span) => sum + (span[1] === 0 ? span[3] : 0), 0);
-    frame.steady = frame.buf.some((buffer) => buffer[2].some((origin) => origin[2] === frame.s && origin[3] === 3));
+    frame.steady = frame.run.steady === "";
+    frame.eager = frame.run.path === "eager";
+    frame.prefill = frame.run.path === "prefill_replay";
+    frame.wrong = new Map(frame.marks); // row -> what is wrong with it
     frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
     this.maxRows = Math.max(this.maxRows, frame.n);
   }
@@ -182,7 +189,7 @@ class Store {
   nextFallOff(from) {
     for (let step = 1; step <= this.length; step += 1) {
       const at = (from + step) % this.length;
-      if (this.frames[at].run.path === "eager") return at;
+      if (this.frames[at].eager) return at;
     }
     return from;
   }

@@ -2,6 +2,7 @@
 const MAX_BARS = 240;
 const CHART = { height: 58, top: 6, marks: 74, total: 80 };
 const PATH_MARKS = { eager: "!", capture: "◆", replay: "●", prefill_replay: "◐" };
+const PATH_ORDER = ["eager", "capture", "prefill_replay", "replay"]; // a bin shows the first of these that it holds
 
 function timelinePart(cx) {
   const chart = svg("svg", { class: "ss-chart", role: "img" });
@@ -12,7 +13,7 @@ function timelinePart(cx) {
   const tip = h("div", { class: "ss-tip", hidden: true, "aria-hidden": "true" });
   const range = h("input", { type: "range", min: "0", step: "1", "aria-keyshortcuts": "ArrowLeft ArrowRight Home End" });
   const scrub = h("label", { class: "ss-scrub" }, cx.label(h("span", { class: "ss-vh" }), "nav.scrub"), range);
-  const legend = h("div", { class: "ss-legend ss-tl-legend" }, scale, ["eager", "replay", "capture", "padding", "followed"].map((name) => h("span", null, h("i", { class: "ss-swatch", "data-p": name, "aria-hidden": "true" }, PATH_MARKS[name] || ""), cx.label(h("span"), "legend." + name))));
+  const legend = h("div", { class: "ss-legend ss-tl-legend" }, scale, ["eager", "replay", ...(cx.store.header.prefill.length ? ["prefill_replay"] : []), "capture", "padding", "followed"].map((name) => h("span", null, h("i", { class: "ss-swatch", "data-p": name, "aria-hidden": "true" }, PATH_MARKS[name] || ""), cx.label(h("span"), "legend." + name))));
   const warm = h("button", { type: "button", class: "ss-warm", onclick: () => cx.act.toggle("warmup") });
   const root = h("div", { class: "ss-time" }, h("div", { class: "ss-time-row" }, warm, h("div", { class: "ss-chart-box" }, chart, tip, scrub)), legend);
   let width = 900;
@@ -55,19 +56,20 @@ function timelinePart(cx) {
     let tall = cx.store.frames[from];
     let path = "replay";
     let follows = false;
+    let wrong = false;
     for (let at = from; at < Math.min(cx.store.length, from + size.each); at += 1) {
       const frame = cx.store.frames[at];
       if (frame.n > tall.n) tall = frame;
-      if (frame.run.path === "eager") path = "eager";
-      else if (frame.run.path === "capture" && path !== "eager") path = "capture";
+      if (PATH_ORDER.indexOf(frame.run.path) < PATH_ORDER.indexOf(path)) path = frame.run.path;
+      if (frame.wrong.size) wrong = true;
       if (cx.selected >= 0 && cx.store.spanOf(frame, cx.selected)) follows = true;
     }
-    return { tall, path, follows, gap: cx.store.frames[from].gap };
+    return { tall, path, follows, wrong, gap: cx.store.frames[from].gap };
   }
 
   function paintColumn(item, at) {
     const from = at * size.each;
-    const { tall, path, follows, gap } = summarise(from);
+    const { tall, path, follows, wrong, gap } = summarise(from);
     const hidden = cx.hidden(from);
     const x = at * size.bar;
     const inset = size.bar > 8 ? 1.5 : size.bar > 3 ? 0.5 : 0;
@@ -81,7 +83,8 @@ function timelinePart(cx) {
     box(item.padding, CHART.height - all, all - realHigh);
     setAttr(item.root, "data-p", hidden ? "hidden" : path);
     setAttr(item.root, "data-gap", gap ? "1" : null);
-    setText(item.mark, hidden ? "?" : size.bar < 7 && path === "replay" ? "" : PATH_MARKS[path]);
+    setAttr(item.root, "data-wrong", wrong && !hidden ? "1" : null);
+    setText(item.mark, hidden ? "?" : wrong ? "✗" : size.bar < 7 && path === "replay" ? "" : PATH_MARKS[path]);
     setAttr(item.mark, "x", (x + size.bar / 2).toFixed(2));
     [["x", left], ["width", wide]].forEach(([name, value]) => setAttr(item.follow, name, value.toFixed(2)));
     setAttr(item.follow, "visibility", follows ? "visible" : "hidden");
@@ -113,7 +116,7 @@ function timelinePart(cx) {
       if (Number(range.value) !== at) range.value = String(at);
       setAttr(range, "aria-valuetext", cx.t("nav.value", { step: frame.s, first: cx.store.frames[0].s, last: cx.lastStep(), path: cx.hidden(at) ? "?" : ["run." + frame.run.path], bucket: cx.hidden(at) ? "?" : frame.path.key === null ? "–" : frame.path.bucket }));
       setText(scale, cx.t("tl.scale", { max: cx.store.maxRows }));
-      setAttr(chart, "aria-label", cx.t("tl.aria", { n: cx.store.length, eager: cx.store.frames.reduce((n, one) => n + (one.run.path === "eager"), 0) }));
+      setAttr(chart, "aria-label", cx.t("tl.aria", { n: cx.store.length, eager: cx.store.frames.reduce((n, one) => n + one.eager, 0) }));
       setText(warm, cx.t("warm.chip", { n: cx.store.header.warmup.length }));
       setAttr(warm, "aria-expanded", String(cx.open.warmup));
     },

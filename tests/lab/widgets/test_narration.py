@@ -45,13 +45,21 @@ def test_missing_steps_are_said():
     assert "are missing" not in said(decode_step(3))
 
 
-def test_a_step_with_in_place_additions_is_steady():
+def test_a_step_that_was_derived_is_steady_on_either_path():
     step = decode_step(3)
-    write = dataclasses.replace(step.buffers[0].writes[0], writer="in_place_add")
-    steady = dataclasses.replace(step, buffers=(dataclasses.replace(step.buffers[0], writes=(write,)),))
+    steady = dataclasses.replace(step, graph=dataclasses.replace(step.graph, steady=""))
+    eager = dataclasses.replace(steady, graph=dataclasses.replace(steady.graph, path="eager"))
     assert is_steady(steady)
     assert not is_steady(step)
     assert "nothing was packed" in said(steady)
+    assert "nothing was packed" in said(eager)
+    assert "nothing was packed" not in said(step)
+
+
+def test_rows_that_are_wrong_are_counted():
+    assert "1 row is marked as wrong here (✗)." in said(decode_step(3), num_wrong=1)
+    assert "3 rows are marked" in said(decode_step(3), num_wrong=3)
+    assert "marked" not in said(decode_step(3))
 
 
 def test_changes_name_the_path_the_newcomer_and_the_one_that_finished():

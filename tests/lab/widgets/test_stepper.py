@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, TraceError
 from lab.snapshot import LAYERS, ROW_KINDS, ROW_SOURCES, WRITERS
 from lab.trace import Trace
 from lab.widgets import frames, stepper
 from lab.widgets.stepper import Stepper, join_esm, read_css, stage_index, step_index
+from lab.widgets.whatif import WHAT_IF_WORDS
 from tests.lab.sample_steps import decode_step, eager_step, sample_header, sample_trace
 
 ESM = Path(stepper.__file__).parent / "esm"
@@ -89,7 +90,7 @@ def test_a_stage_has_a_number_and_two_names(stage, index):
     assert stage_index(stage) == index
 
 
-@pytest.mark.parametrize("stage", ["packing", 10, -1])
+@pytest.mark.parametrize("stage", ["packing", 10, -1, 1.0, True, [], object()])
 def test_an_unknown_stage_is_refused_with_the_names(stage):
     with pytest.raises(ConfigError, match=r"stage must be 0 to 9 or one of SCHEDULED.*COMMITTED, got"):
         stage_index(stage)
@@ -100,6 +101,12 @@ def test_a_step_that_is_not_there_is_refused():
     assert step_index(None, 0) == 0
     with pytest.raises(ConfigError, match=r"step must be from -4 to 3 in a trace of 4 steps, got 4"):
         step_index(4, 4)
+
+
+@pytest.mark.parametrize("step", [1.0, "1", True, [0]])
+def test_a_step_that_is_no_integer_is_refused(step):
+    with pytest.raises(ConfigError, match=r"step must be from -4 to 3 in a trace of 4 steps, got"):
+        step_index(step, 4)
 
 
 def test_an_unknown_language_is_refused():
@@ -195,8 +202,52 @@ def test_a_recorded_trace_cannot_run_on():
 
 def test_an_unknown_message_is_an_error(live):
     widget, _sent = live
-    with pytest.raises(ConfigError, match=r"a view may ask for 'run' or 'sync', got 'jump'"):
+    with pytest.raises(ConfigError, match=r"a view may ask for 'run', 'sync' or 'prove', got \{'type': 'jump'"):
         ask(widget, kind="jump")
+
+
+@pytest.mark.parametrize("content", [None, 5, "run", [], {}, {"type": None}, {"type": ["run"]}])
+def test_a_message_that_makes_no_sense_is_one_clear_error(live, content):
+    widget, sent = live
+    with pytest.raises(ConfigError, match=r"a view may ask for 'run', 'sync' or 'prove', got"):
+        widget._handle_custom_msg(content, [])
+    assert widget.alert.startswith("ConfigError: a view may ask for")
+    assert sent.messages[-1][0]["type"] == "error"
+
+
+@pytest.mark.parametrize("number", [None, "3", 1.5, True, []])
+def test_a_step_in_a_message_is_an_integer(live, number):
+    widget, _sent = live
+    for kind, field in (("run", "have"), ("sync", "have"), ("prove", "step")):
+        with pytest.raises(ConfigError, match="a view names a step by an integer, got"):
+            widget._handle_custom_msg({"type": kind, field: number}, [])
+
+
+def test_a_view_asks_for_the_smallest_change_and_every_view_gets_it(light_trace):
+    widget = Stepper(light_trace)
+    sent = Sent(widget)
+    eager = next(step for step in light_trace.steps if step.graph.path == "eager")
+    assert widget.can_prove
+    assert widget.whatifs == {}
+    widget._handle_custom_msg({"type": "prove", "step": eager.step, "view": "v", "seq": 4}, [])
+    assert sent.messages == [({"type": "done", "view": "v", "seq": 4}, None)]
+    assert list(widget.whatifs) == [str(eager.step)]
+    names = [name for name, _arguments in widget.whatifs[str(eager.step)]]
+    assert set(names) <= set(WHAT_IF_WORDS)
+    widget.close()
+
+
+def test_a_proof_of_a_step_that_is_not_there_or_cannot_be_run_is_said(light_trace):
+    widget = Stepper(light_trace)
+    with pytest.raises(ConfigError, match="there is no step 999 in this run"):
+        widget._handle_custom_msg({"type": "prove", "step": 999}, [])
+    widget.close()
+    redacted = Stepper(light_trace.redact())
+    assert not redacted.can_prove
+    eager = next(step for step in light_trace.steps if step.graph.path == "eager")
+    with pytest.raises(TraceError, match="it is redacted"):
+        redacted._handle_custom_msg({"type": "prove", "step": eager.step}, [])
+    redacted.close()
 
 
 def test_there_is_an_end_to_the_steps_that_are_kept(live, monkeypatch):
@@ -261,10 +312,10 @@ def test_both_sides_agree_on_codes_and_limits():
     module = join_esm()
 
     def listed(name):
-        return tuple(json.loads(re.search(rf"const {name} = (\[.*?\]);", module)[1]))
+        return tuple(json.loads(re.search(rf"const {name}=(\[.*?\]);", module)[1]))
 
     def number(name):
-        return int(re.search(rf"const {name} = (\d+);", module)[1])
+        return int(re.search(rf"const {name}=(\d+);", module)[1])
 
     assert listed("KINDS") == ROW_KINDS
     assert listed("SOURCES") == ROW_SOURCES

@@ -1,0 +1,22 @@
+"""What browser tests do with a page that holds the stepper: press keys, read the step, ask the page's own checks."""
+
+STEP = "() => document.querySelector('.stepscope').dataset.step"
+
+
+def press(page, key, times=1):
+    """Press a key and wait for the paint after it."""
+    for _ in range(times):
+        page.keyboard.press(key)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def step_of(page):
+    return int(page.evaluate(STEP))
+
+
+def check(page, name):
+    return page.locator(".stepscope").evaluate(f"(root) => checks.{name}(root)")
+
+
+def focus(page):
+    page.locator(".stepscope").first.focus()
