@@ -7,18 +7,19 @@ Does not: do any command's work, or catch what is a bug of ours.
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import StepscopeError
-from lab.cli import bench, doctor, lab, models, run, trace
+from lab.cli import bench, doctor, faults, lab, models, run, trace
 
 ERROR: Final = 2
 INTERRUPTED: Final = 130
 
-_COMMANDS: Final = (run, models, trace, lab, bench, doctor)
+_COMMANDS: Final = (run, models, trace, lab, faults, bench, doctor)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    _stand_in_for_closed_streams()
+    _settle_streams()
     try:
         arguments = build_parser().parse_args(argv)
         # Threads that spin between the layers of a step lose badly to other programs on the machine; asleep they cost a
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except StepscopeError as error:
-        print(f"stepscope: error: {_one_line(error)}", file=sys.stderr)
+        print(f"stepscope: error: {' '.join(str(error).split())}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         print("stepscope: interrupted", file=sys.stderr)
@@ -60,17 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ERROR
 
 
-def _one_line(error: Exception) -> str:
-    """Give the message in one line, what no terminal can show (a stray byte of a file's name) escaped."""
-    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    return " ".join(str(error).split()).encode(encoding, "backslashreplace").decode(encoding)
+def _settle_streams() -> None:
+    """Let every text be written: escaped where the terminal's encoding lacks it, to nowhere where the caller closed it.
 
-
-def _stand_in_for_closed_streams() -> None:
-    """Give output a place to go when the caller closed it: Python has None there, and the first write would fail."""
+    Python has None for a closed stream, and the first write would fail.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 (for the process's life)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.errors import RequestError
+
 if TYPE_CHECKING:
     from engine.config import EngineConfig, SamplingParams
     from engine.llm import LLM, RequestOutput
@@ -44,11 +46,22 @@ def run(arguments: argparse.Namespace) -> int:
     params = SamplingParams(
         max_tokens=arguments.max_tokens, temperature=arguments.temperature, seed=arguments.seed
     )  # before the model: a bad number should not cost a load
+    _require_text(arguments.prompt)
     with _load(arguments.model, _one_request_config(arguments.device)) as llm:
         prompt: str = arguments.prompt
         if arguments.chat:
             prompt = llm.tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
         return _report(llm, prompt, params) if arguments.json else _stream(llm, prompt, params)
+
+
+def _require_text(prompt: str) -> None:
+    """Refuse bytes that are no UTF-8, which arrive as lone surrogates."""
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(prompt[error.start]) & 0xFF
+        message = f"the prompt must be UTF-8 text, got the byte 0x{byte:02x} at character {error.start}"
+        raise RequestError(message) from error
 
 
 def _load(model: str, config: "EngineConfig") -> "LLM":

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -94,11 +95,9 @@ def test_a_full_disk_is_one_line_and_status_two():
     assert done.stderr == "stepscope: error: cannot write the output: [Errno 28] No space left on device\n"
 
 
-def test_a_stray_byte_in_a_message_is_escaped(monkeypatch, capsys):
-    def refuse(arguments):
-        message = "no model 'caf\udce9'"
-        raise ModelError(message)
-
-    monkeypatch.setattr("lab.cli.doctor.run", refuse)
-    assert entry.main(["doctor"]) == 2
-    assert capsys.readouterr().err == "stepscope: error: no model 'caf\\udce9'\n"
+def test_text_that_the_terminal_cannot_show_is_escaped():
+    code = "from lab.cli import main; main._settle_streams(); print('\\N{GRINNING FACE}\\udce9')"
+    for encoding, shown in (("ascii", "\\U0001f600\\udce9"), ("utf-8", "\N{GRINNING FACE}\\udce9")):
+        environment = os.environ | {"PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+        assert done.stdout.decode("utf-8") == shown + "\n", done.stderr
