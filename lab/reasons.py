@@ -47,14 +47,15 @@ _FALL_OFFS: Final = (
         reason=FallOff.HAS_CONTEXT_UNPROMOTED,
         clause=Words("a prompt is being computed", "批次中有正在计算的提示"),
         sentence=Words(
-            "Prompts in the batch: {contexts}. A decode graph has one row for each request; a prompt brings several.",
-            "批次中的提示请求数：{contexts}。解码图中每个请求只有一行，而提示会带来多行。",
+            "Prompts in the batch: {contexts}, and the step has {rows} rows. A decode graph has one row for each "
+            "request; a prompt brings several.",
+            "批次中的提示请求数：{contexts}，本步共 {rows} 行。解码图中每个请求只有一行，而提示会带来多行。",
         ),
         fix=Words(
-            "Nothing has to change: the graph path is back when no prompt is left in the step. Only with chunking on "
-            "and a long prompt does a larger SchedulerConfig.max_num_tokens get there in fewer steps.",
-            "不必改动：步中不再有提示时就回到图路径。只有在开启分块且提示很长时，"
-            "更大的 SchedulerConfig.max_num_tokens 才能用更少的步到达。",
+            "Add {rows} to CudaGraphConfig.prefill_num_tokens for a prefill graph. Without one nothing has to change: "
+            "the graph path is back when no prompt is left in the step.",
+            "在 CudaGraphConfig.prefill_num_tokens 中加入 {rows}，就有预填充图。没有它也不必改动："
+            "步中不再有提示时就回到图路径。",
         ),
         section=Section.PACKING,
     ),
@@ -104,8 +105,10 @@ _FALL_OFFS: Final = (
             "对 {requests} 个请求来说，大小为 {bucket} 的桶有空位，但没有自带块和槽位的假请求来补满。",
         ),
         fix=Words(
-            "Raise KVCacheConfig.num_blocks by a sequence, or add {requests} to CudaGraphConfig.batch_sizes.",
-            "把 KVCacheConfig.num_blocks 增加一个序列所需的数量，或在 CudaGraphConfig.batch_sizes 中加入 {requests}。",
+            "Keep the engine's graphs: LLM.release_graphs gives the dummy back too. With {requests} in "
+            "CudaGraphConfig.batch_sizes such a batch needs no dummy.",
+            "保留引擎的图：LLM.release_graphs 也会归还填充请求。若 {requests} 在 CudaGraphConfig.batch_sizes 中，"
+            "这样的批次不需要填充。",
         ),
         section=Section.PADDING,
     ),
@@ -130,8 +133,8 @@ _FALL_OFFS: Final = (
             "大小为 {bucket} 的桶没有图，而捕获只允许在预热阶段进行。",
         ),
         fix=Words(
-            "Have {bucket} in CudaGraphConfig.batch_sizes when the engine starts, with memory for its capture.",
-            "在引擎启动时把 {bucket} 放进 CudaGraphConfig.batch_sizes，并留出捕获所需的内存。",
+            "Have {bucket} in CudaGraphConfig.batch_sizes when the engine starts, and do not release its graphs.",
+            "在引擎启动时把 {bucket} 放进 CudaGraphConfig.batch_sizes，并且不要释放它的图。",
         ),
         section=Section.CAPTURE_AND_REPLAY,
     ),

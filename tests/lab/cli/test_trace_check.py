@@ -38,7 +38,7 @@ def test_a_share_that_is_reached_is_status_zero(good, capsys):
     assert main(["trace", "check", good, "--min-graph-share", "0.8"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "graph share 80.0%; at least 80.0% was asked for: reached"
-    assert lines[1].startswith("1 x HAS_CONTEXT_UNPROMOTED, first at step 0: Prompts in the batch: 3.")
+    assert lines[1].startswith("1 x HAS_CONTEXT_UNPROMOTED, first at step 0: Prompts in the batch: 3, and")
     assert lines[2].startswith("    smallest fix: ")
 
 
