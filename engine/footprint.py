@@ -6,14 +6,17 @@ allocates once, and of the largest step's activations. Does not: allocate, or co
 and graph pools (they reuse what a step's activations took).
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+
+import torch
 
 from engine.config import EngineConfig
 from engine.cuda_graphs.buckets import resolve_batch_sizes
 from engine.device import DeviceSpec, free_memory
 from engine.errors import ConfigError
-from engine.fields import bytes_in_words
+from engine.fields import bytes_in_words, cut
 from engine.kv_cache.storage import KVStorage
 from engine.models.config import ModelConfig
 
@@ -83,3 +86,23 @@ def require_memory(parts: Sequence[Part], spec: DeviceSpec) -> None:
             f"are free; lower {largest.field}"
         )
         raise ConfigError(message)
+
+
+@contextlib.contextmanager
+def naming_lack_of_memory(spec: DeviceSpec) -> Generator[None]:
+    """Name what to lower when an allocation fails all the same: others took memory, or the process has a limit.
+
+    Raises: ConfigError.
+    """
+    try:
+        yield
+    except (MemoryError, OSError, RuntimeError) as error:
+        is_lack = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+        if not is_lack:
+            raise
+        free = bytes_in_words(free_memory(spec))
+        message = (
+            f"memory ran out on {spec.torch_device} while the engine was built, {free} are free now ({cut(error)}); "
+            f"lower SchedulerConfig.max_batch_size, EngineConfig.max_seq_len or KVCacheConfig.num_blocks"
+        )
+        raise ConfigError(message) from error

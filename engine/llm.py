@@ -16,6 +16,7 @@ from engine.decisions import Decisions
 from engine.device import resolve_device
 from engine.errors import ClosedError, ConfigError, RequestError
 from engine.fields import integer, shown
+from engine.footprint import naming_lack_of_memory
 from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
 from engine.model_engine import build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
@@ -79,14 +80,16 @@ class LLM:
         self.loaded: LoadedModel = load_model(
             model, self.device_spec, seed=self.config.seed, max_seq_len=self.config.max_seq_len
         )
-        parts = build_decoder_engine(
-            self.loaded, self.config, self.device_spec, decisions=decisions or Decisions(), stream_lag=stream_lag
-        )
+        with naming_lack_of_memory(self.device_spec):
+            parts = build_decoder_engine(
+                self.loaded, self.config, self.device_spec, decisions=decisions or Decisions(), stream_lag=stream_lag
+            )
         self.buckets = parts.buckets
         self.input_buffers, self.graphs = parts.input_buffers, parts.graphs  # for an observer
-        self.graph_statics = self.graphs.statics
+        self.graph_statics, self.prefill_graphs = self.graphs.statics, parts.prefill
         self._model_engine, self._resources = parts.model_engine, parts.resources
-        self._warmup_report = self._model_engine.warmup(self._resources)
+        with naming_lack_of_memory(self.device_spec):
+            self._warmup_report = self._model_engine.warmup(self._resources)
         scheduler = self.config.scheduler
         self._limits = RequestLimits(
             vocab_size=self.loaded.config.vocab_size,

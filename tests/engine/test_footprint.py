@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 import torch
 
@@ -5,7 +7,7 @@ from engine import footprint as footprint_module
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
 from engine.device import DeviceSpec
 from engine.errors import ConfigError
-from engine.footprint import footprint, require_memory
+from engine.footprint import footprint, naming_lack_of_memory, require_memory
 from engine.llm import LLM
 from engine.models.tiny import TINY_CONFIG
 
@@ -132,3 +134,25 @@ def test_graphs_cost_tables_and_none_do_not():
 def test_an_engine_that_cannot_fit_is_refused_before_anything_is_allocated():
     with pytest.raises(ConfigError, match=r"and .* are free; lower KVCacheConfig\.num_blocks=67108864"):
         LLM("tiny", EngineConfig(device="cpu", kv_cache=KVCacheConfig(num_blocks=1 << 26)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 52428800000 bytes"),
+    ],
+)
+def test_memory_that_runs_out_all_the_same_names_what_to_lower(error):
+    message = r"memory ran out on cpu while the engine was built, .* are free now \(.*\); lower SchedulerConfig\.max_"
+    with pytest.raises(ConfigError, match=message), naming_lack_of_memory(CPU):
+        raise error
+
+
+def test_any_other_failure_stays_what_it_is():
+    bug = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug") as failure, naming_lack_of_memory(CPU):
+        raise bug
+    assert failure.value is bug
