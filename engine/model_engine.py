@@ -182,6 +182,7 @@ class DecoderEngine:
     buckets: tuple[int, ...]
     input_buffers: DecoderInputBuffers
     graphs: CUDAGraphRunner
+    prefill: PrefillGraphs
 
 
 def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> int:
@@ -257,6 +258,7 @@ def build_decoder_engine(
         buckets=buckets,
         input_buffers=buffers,
         graphs=graphs,
+        prefill=prefill,
     )
 
 
@@ -274,24 +276,18 @@ def _build_graphs(
         loaded.model.compile_segments()
     else:
         loaded.model.compiled = None
-    backend, wanted = make_graph_backend(spec, registry), config.cuda_graph
-    graphs = CUDAGraphRunner(
-        backend,
-        stream=stream,
-        spec=spec,
-        registry=registry,
-        max_num_tokens=max(buckets, default=1),
-        strict=wanted.strict_buffers,
-    )
+    backend, strict = make_graph_backend(spec, registry), config.cuda_graph.strict_buffers
+    rows = max(buckets, default=1)
+    graphs = CUDAGraphRunner(backend, stream=stream, spec=spec, registry=registry, max_num_tokens=rows, strict=strict)
     prefill = PrefillGraphs(
         backend,
         loaded.model,
         stream=stream,
         spec=spec,
         registry=registry,
-        buckets=wanted.prefill_num_tokens if wanted.enabled else (),
+        buckets=config.cuda_graph.prefill_num_tokens if config.cuda_graph.enabled else (),
         may_capture=lambda: graphs.is_capture_allowed,
-        strict=wanted.strict_buffers,
+        strict=strict,
     )
     return graphs, prefill
 

@@ -221,10 +221,14 @@ def freeze_outcome(sampled: SampledTokens, commit: StepCommit) -> OutcomeView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedBuffers:
-    """The tensors that every step overwrites, by name: the decoder's input buffers and the graphs' statics."""
+    """The tensors that every step overwrites, by name: the decoder's input buffers and the graphs' statics.
+
+    static: of the decode graphs. prefill: of the prefill chains, none without any.
+    """
 
     persistent: Mapping[str, torch.Tensor]
     static: Mapping[str, torch.Tensor]
+    prefill: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict[str, torch.Tensor])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -133,13 +133,15 @@ class _Ledger:
         return views
 
     def static_views(self, event: RunEvent, num_rows: int, step: int) -> list[BufferView]:
-        """Return the graphs' inputs; a replay begins by copying the step's rows into them, an eager run does not."""
-        live = 0 if event.path is PathKind.EAGER else num_rows
-        writes = (WriteView(0, live, "device_copy"),) if live else ()
-        tensors = self._fixed.static if self._fixed else {}
-        return [
-            self._view(_Place("static", 1, name), tensor, live, writes, step=step) for name, tensor in tensors.items()
-        ]
+        """Return the graphs' inputs; a replay begins by copying the step's rows into its own, an eager run does not."""
+        views: list[BufferView] = []
+        fixed = self._fixed or freeze.FixedBuffers({}, {})
+        groups = ((1, PathKind.REPLAY, fixed.static), (2, PathKind.PREFILL_REPLAY, fixed.prefill))
+        for owner, path, tensors in groups:
+            live = num_rows if event.path is path else 0
+            writes = (WriteView(0, live, "device_copy"),) if live else ()
+            views += [self._view(_Place("static", owner, n), t, live, writes, step=step) for n, t in tensors.items()]
+        return views
 
     def _view(
         self,
@@ -298,7 +300,7 @@ class Recorder:
         current.parts["rows"] = freeze.freeze_packed(value, current.spans)
 
     def _on_copied(self, current: _OpenStep, step: int, value: PreparedInputs) -> None:
-        current.num_rows = value.num_tokens
+        current.num_rows = value.input_ids.shape[0]  # with the tail of a prefill bucket
         current.parts["buffers"] = self._ledger.persistent_views(current.parts["rows"], value, step)
 
     def _on_metadata(self, current: _OpenStep, step: int, value: AttentionMetadata) -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from engine.config import EngineConfig, SamplingParams
+from engine.cuda_graphs.prefill import prefill_key
 from engine.errors import ClosedError, ConfigError, RequestError, UnknownRequestError
 from engine.fields import integer, shown
 from engine.llm import LLM, Prompt, RequestOutput
@@ -29,7 +30,10 @@ _EMPTY: Final = "a session needs at least one prompt, got an empty list"
 
 def make_recorder(llm: LLM, *, mode: str = "light", limit: int = MAX_STEPS) -> Recorder:
     """Return a recorder that knows the engine's buffers and can write its trace's header; it is not attached yet."""
-    fixed = FixedBuffers(llm.input_buffers.tensors(), llm.graph_statics.tensors())
+    chains = llm.prefill_graphs
+    inputs = {"input_ids": chains.statics.input_ids, "position_ids": chains.statics.position_ids}
+    prefill = {f"prefill.{name}": tensor for name, tensor in inputs.items()} if chains.buckets else {}
+    fixed = FixedBuffers(llm.input_buffers.tensors(), llm.graph_statics.tensors(), prefill)
     texts: dict[int, str] = {}
     constant = _constant_header(llm)
 
@@ -227,9 +231,9 @@ def _constant_header(llm: LLM) -> TraceHeader:
     """Copy what stays the same for the engine's life."""
     report, spec = llm.warmup_report, llm.device_spec
     graphs_enabled = llm.config.cuda_graph.enabled
-    captures = tuple(
-        CaptureFact(str(c.key), c.pool_bytes, round(c.warmup_seconds + c.capture_seconds, 6)) for c in report.captures
-    )
+    named = [(str(capture.key), capture) for capture in report.captures]
+    named += [(prefill_key(capture.num_tokens), capture) for capture in report.prefill_captures]
+    captures = tuple(CaptureFact(key, c.pool_bytes, round(c.warmup_seconds + c.capture_seconds, 6)) for key, c in named)
     return TraceHeader(
         mode="light",
         config=dataclasses.asdict(llm.config),

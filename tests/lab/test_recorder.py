@@ -3,11 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.config import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.errors import ConfigError
 from engine.probe import Stage
 from engine.scheduled import BudgetUse, ScheduledRequests
 from lab.recorder import Recorder, overwrite
+from lab.session import Session
 from lab.snapshot import ROW_SOURCES, STAGES, UNKNOWN, WRITERS, WriteView, equal
+from lab.widgets.frames import FrameEncoder
 from tests.lab.sample_steps import sample_header
 from tests.lab.tiny_runs import run_workload
 
@@ -126,6 +129,36 @@ def test_only_a_replay_fills_the_statics(full_trace):
             assert view.writes == (WriteView(0, step.rows.num_rows, "device_copy"),)
         else:
             assert (view.live_rows, view.writes) == (0, ())
+
+
+def test_a_prefill_chain_fills_its_own_statics_and_the_tail_of_its_bucket():
+    graphs = CudaGraphConfig(batch_sizes=(1, 2), prefill_num_tokens=(8, 16))
+    scheduler = SchedulerConfig(max_batch_size=2, max_num_tokens=32)
+    config = EngineConfig(device="cpu", max_seq_len=64, scheduler=scheduler, cuda_graph=graphs)
+    with Session("tiny", prompts=[[5, 6, 7, 8, 9]], config=config, params=SamplingParams(max_tokens=3)) as session:
+        session.run()
+        trace = session.trace
+    first, *others = trace.steps
+    assert (first.graph.path, first.graph.key, first.path.key) == ("prefill_replay", "(prefill 8)", None)
+    assert (first.path.reason, first.metadata.padded_num_tokens, first.rows.num_rows) == (None, 8, 5)
+    ids = first.buffer("input_ids")
+    assert ids.live_rows == 5
+    assert ids.writes == (WriteView(0, 5, "host_copy"), WriteView(5, 8, "zero_fill"))
+    mine = first.buffer("prefill.input_ids", "static")
+    assert (mine.live_rows, mine.writes) == (8, (WriteView(0, 8, "device_copy"),))
+    assert first.buffer("input_ids", "static").writes == ()
+    for step in others:
+        assert step.graph.path == "replay"
+        assert step.buffer("prefill.input_ids", "static").writes == ()
+        assert step.buffer("input_ids", "static").writes != ()
+    assert [fact.key for fact in trace.header.warmup.captures][-2:] == ["(prefill 16)", "(prefill 8)"]
+    assert trace.summary().paths["prefill_replay"] == 1
+    assert "The captured segments (prefill 8) are replayed" in trace.explain(0)
+    assert FrameEncoder(trace).frames[0]["run"]["path"] == "prefill_replay"
+
+
+def test_without_prefill_chains_there_are_no_such_statics(full_trace):
+    assert not [view.name for view in full_trace.steps[0].buffers if view.name.startswith("prefill")]
 
 
 def test_addresses_never_change_and_each_graph_key_has_one_metadata_object(full_trace):
