@@ -38,8 +38,8 @@ def median_of(fn: Callable[[], object], device: torch.device, *, rounds: int, ca
     return statistics.median(elapsed(burst, device) for _ in range(rounds)) / calls
 
 
-def read_bandwidth(device: torch.device, *, nbytes: int, rounds: int = 5) -> float:
-    """Return bytes a second that the device reads: the best round of three kinds of pass over random numbers.
+def read_bandwidths(device: torch.device, *, nbytes: int, rounds: int = 5) -> dict[str, float]:
+    """Return bytes a second that the device reads: the best round of each of three passes over random numbers.
 
     The passes (a sum, a maximum, a matrix-vector product) read everything once and write next to nothing. A round is
     four of a kind, so that one launch more or less does not count.
@@ -48,6 +48,10 @@ def read_bandwidth(device: torch.device, *, nbytes: int, rounds: int = 5) -> flo
     matrix = torch.empty(max(1, nbytes // (2 * columns)), columns, dtype=torch.bfloat16, device=device).normal_()
     vector = torch.ones(columns, dtype=torch.bfloat16, device=device)
     wide = matrix.view(torch.float32)  # two numbers side by side read as one: of the first one's size, never NaN
-    passes = (wide.sum, wide.amax, lambda: matrix.mv(vector))
-    best = min(elapsed(lambda one=one: [one() for _ in range(4)], device) for one in passes for _ in range(rounds + 1))
-    return 4 * matrix.numel() * matrix.element_size() / best
+    passes = {"sum": wide.sum, "maximum": wide.amax, "product": lambda: matrix.mv(vector)}
+    nbytes = matrix.numel() * matrix.element_size()
+    return {name: 4 * nbytes / _best(one, device, rounds=rounds) for name, one in passes.items()}
+
+
+def _best(one: Callable[[], object], device: torch.device, *, rounds: int) -> float:
+    return min(elapsed(lambda: [one() for _ in range(4)], device) for _ in range(1 + rounds))

@@ -18,11 +18,11 @@ from engine.config import CudaGraphConfig, EngineConfig, SchedulerConfig
 from engine.device import DeviceSpec, resolve_device
 from engine.errors import ConfigError, ModelError
 from engine.llm import LLM
-from lab.bench.clock import read_bandwidth
+from lab.bench.clock import read_bandwidths
 from lab.bench.decode import prompt_ids, require_positive
 from lab.bench.peer import StaticCachePeer
 from lab.bench.reference import require_transformers
-from lab.bench.replay import generate_rate, replay_seconds
+from lab.bench.replay import Rates, generate_rates, replay_seconds
 from lab.bench.shapes import random_model, random_weights, shape_config, step_bytes
 
 MAX_SHORTFALL: float = 1.0  # standard deviations of the logits; see ``StaticCachePeer.shortfall``
@@ -57,7 +57,7 @@ class _Ours:
     """The engine's side of a row. tokens: what generate returned. Units: seconds a replay; tokens a second."""
 
     replay_seconds: float
-    e2e_tok_s: float
+    rates: Rates
     tokens: list[list[int]]
 
 
@@ -65,7 +65,8 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> lis
     """Return one row for each shape and batch.
 
     Keys: shape, batch, replay_tok_s, e2e_tok_s, peer, peer_tok_s, replay_ratio and e2e_ratio (to the peer), and
-    limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay).
+    limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay). e2e and peer leave
+    the prefill out: every token but the first of each request, over the time from the first ones to the end.
     device: "cpu" rehearses on the tape. note: receives a line of context now and then.
     Raises: ConfigError for a count too small, an unknown shape, without CUDA, or without the peer; ModelError when
     the two sides disagree on the tokens.
@@ -74,8 +75,10 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> lis
     _check(bench)
     require_transformers()
     name = torch.cuda.get_device_name(spec.torch_device) if spec.is_cuda else "CPU, a rehearsal"
-    bandwidth = read_bandwidth(spec.torch_device, nbytes=READ_BYTES if spec.is_cuda else READ_BYTES >> 7)
-    note(f"{name}, torch {torch.__version__}, {spec.dtype}: reads {bandwidth / 1e12:.3f} TB/s")
+    bandwidths = read_bandwidths(spec.torch_device, nbytes=READ_BYTES if spec.is_cuda else READ_BYTES >> 7)
+    passes = ", ".join(f"{kind} {bandwidth / 1e12:.3f}" for kind, bandwidth in bandwidths.items())
+    note(f"{name}, torch {torch.__version__}, {spec.dtype}: reads, in TB/s: {passes}; the best is the limit")
+    bandwidth = max(bandwidths.values())
     rows: list[dict[str, Any]] = []
     for shape in bench.shapes:
         rows += _measure_shape(bench, shape, spec, bandwidth, note)
@@ -99,14 +102,13 @@ def _measure_shape(bench: GpuBench, shape: str, spec: DeviceSpec, bandwidth: flo
     _free(spec)
     rows: list[dict[str, Any]] = []
     for batch, side in ours.items():
-        peer_tok_s, shortfall = _measure_peer(bench, shape, weights, side.tokens)
-        row = _row(bench, shape, batch, side, peer_tok_s=peer_tok_s, spec=spec, bandwidth=bandwidth)
+        peer, shortfall = _measure_peer(bench, shape, weights, side.tokens)
         note(
             f"{shape} batch {batch}: a replay {1e3 * side.replay_seconds:.3f} ms, a step of generate "
-            f"{1e3 * batch / side.e2e_tok_s:.3f} ms, the peer {1e3 * batch / peer_tok_s:.3f} ms; "
-            f"tokens at most {shortfall:.3f} below the peer's choice"
+            f"{1e3 * batch / side.rates.decode:.3f} ms, of the peer {1e3 * batch / peer.decode:.3f} ms; with prefill "
+            f"{side.rates.whole:.1f} tok/s, the peer {peer.whole:.1f}; tokens at most {shortfall:.3f} below its choice"
         )
-        rows.append(row)
+        rows.append(_row(bench, shape, batch, side, peer=peer, spec=spec, bandwidth=bandwidth))
     return rows
 
 
@@ -124,16 +126,16 @@ def _measure_engine(bench: GpuBench, shape: str, weights: Weights, spec: DeviceS
     with LLM(random_model(shape, weights, spec, max_seq_len=max_seq_len), config) as llm:
         for batch in batches:
             prompts = _prompts(bench, shape, batch)
-            rate, tokens = generate_rate(llm, prompts, bench.new_tokens, rounds=bench.rounds)
+            rates, tokens = generate_rates(llm, prompts, bench.new_tokens, rounds=bench.rounds)
             seconds = replay_seconds(
                 llm, prompts, num_decodes=bench.num_decodes, rounds=bench.rounds, replays=bench.replays
             )
-            ours[batch] = _Ours(seconds, rate, tokens)
+            ours[batch] = _Ours(seconds, rates, tokens)
     return ours
 
 
-def _measure_peer(bench: GpuBench, shape: str, weights: Weights, tokens: list[list[int]]) -> tuple[float, float]:
-    """Return the peer's decode tokens a second, and the worst shortfall of the engine's tokens."""
+def _measure_peer(bench: GpuBench, shape: str, weights: Weights, tokens: list[list[int]]) -> tuple[Rates, float]:
+    """Return the peer's rates, and the worst shortfall of the engine's tokens."""
     prompts = _prompts(bench, shape, len(tokens))
     with StaticCachePeer(shape_config(shape), weights) as peer:
         worst = max(peer.shortfall(prompts[row], tokens[row]) for row in {0, len(tokens) - 1})
@@ -143,11 +145,11 @@ def _measure_peer(bench: GpuBench, shape: str, weights: Weights, tokens: list[li
                 f"below at {shape}, batch {len(tokens)}; speeds of different computations say nothing"
             )
             raise ModelError(message)
-        return peer.decode_rate(prompts, bench.new_tokens, rounds=bench.rounds)[0], worst
+        return peer.generate_rates(prompts, bench.new_tokens, rounds=bench.rounds)[0], worst
 
 
 def _row(
-    bench: GpuBench, shape: str, batch: int, ours: _Ours, *, peer_tok_s: float, spec: DeviceSpec, bandwidth: float
+    bench: GpuBench, shape: str, batch: int, ours: _Ours, *, peer: Rates, spec: DeviceSpec, bandwidth: float
 ) -> dict[str, Any]:
     replay_tok_s = batch / ours.replay_seconds
     cached_tokens = bench.prompt_len + bench.num_decodes - 1
@@ -156,11 +158,11 @@ def _row(
         "shape": shape,
         "batch": batch,
         "replay_tok_s": round(replay_tok_s, 1),
-        "e2e_tok_s": round(ours.e2e_tok_s, 1),
+        "e2e_tok_s": round(ours.rates.decode, 1),
         "peer": StaticCachePeer.name,
-        "peer_tok_s": round(peer_tok_s, 1),
-        "replay_ratio": round(replay_tok_s / peer_tok_s, 3),
-        "e2e_ratio": round(ours.e2e_tok_s / peer_tok_s, 3),
+        "peer_tok_s": round(peer.decode, 1),
+        "replay_ratio": round(replay_tok_s / peer.decode, 3),
+        "e2e_ratio": round(ours.rates.decode / peer.decode, 3),
         "limit_fraction": round(nbytes / bandwidth / ours.replay_seconds, 4),
     }
 

@@ -36,7 +36,6 @@ PREPARATION = (Stage.PACKED, Stage.COPIED, Stage.METADATA)
 TESTED = (Stage.PADDED, Stage.GRAPH_CHOSEN, *PREPARATION)
 BLOCK = 8  # steps of one path before the other's turn
 TOKENS_PER_BLOCK = 16
-_PREFILL_ROWS = 4096  # a prompt's tokens are computed in steps of so many rows
 
 Times = dict[Stage, int]  # nanoseconds
 
@@ -129,7 +128,7 @@ def _measure_batch(bench: HostBench, shape: str, batch: int, spec: DeviceSpec, *
         _prefill(
             llm,
             _prompts(bench, shape, batch, is_spread=is_spread),
-            SamplingParams(max_tokens=_num_tokens(bench, batch), ignore_eos=True),
+            SamplingParams(max_tokens=_num_tokens(bench), ignore_eos=True),
         )
         for is_steady, times, nanoseconds in _run(llm, switch, bench.steps):
             found.stages[is_steady].append(times)
@@ -164,22 +163,20 @@ def _run(llm: LLM, switch: _Switch, steps: int) -> Iterator[tuple[bool, Times, i
     llm.set_probe(None)
 
 
-def _num_tokens(bench: HostBench, batch: int) -> int:
-    """Say how many tokens a request must be good for: the blocks of steps, and what passes before all decode."""
-    num_blocks = -(-bench.steps // BLOCK)
-    return 2 * num_blocks * (BLOCK + 1) + batch // 16 + 32
+def _num_tokens(bench: HostBench) -> int:
+    """Say how many tokens a request must be good for: the blocks of steps, and what comes around them."""
+    return 2 * -(-bench.steps // BLOCK) * (BLOCK + 1) + 16
 
 
 def _config(bench: HostBench, batch: int, spec: DeviceSpec, *, max_seq_len: int) -> EngineConfig:
-    longest = bench.prompt_len + TOKENS_PER_BLOCK + _num_tokens(bench, batch)
+    longest = bench.prompt_len + TOKENS_PER_BLOCK + _num_tokens(bench)
     if longest > max_seq_len:
         message = f"prompt_len and steps must fit into {max_seq_len} tokens, they need {longest}; lower one of them"
         raise ConfigError(message)
-    rows = max(_PREFILL_ROWS, bench.prompt_len + TOKENS_PER_BLOCK, batch)
     return EngineConfig(
         device=str(spec.torch_device),
         max_seq_len=max_seq_len,
-        scheduler=SchedulerConfig(max_batch_size=batch, max_num_tokens=rows),
+        scheduler=SchedulerConfig(max_batch_size=batch, max_num_tokens=batch * (bench.prompt_len + TOKENS_PER_BLOCK)),
         kv_cache=KVCacheConfig(
             tokens_per_block=TOKENS_PER_BLOCK,
             num_blocks=max(batch * -(-longest // TOKENS_PER_BLOCK), -(-max_seq_len // TOKENS_PER_BLOCK)),

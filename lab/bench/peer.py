@@ -8,7 +8,6 @@ Does not: tune, or fall back: a peer that cannot run is an error.
 
 import contextlib
 import gc
-import statistics
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -19,6 +18,7 @@ import torch
 from engine.errors import ConfigError
 from engine.models.config import ModelConfig
 from lab.bench.reference import rebuild, require_transformers
+from lab.bench.replay import Rates, median_rates
 
 
 class _Stamps:
@@ -61,17 +61,19 @@ class StaticCachePeer:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def decode_rate(self, prompts: list[list[int]], new_tokens: int, *, rounds: int) -> tuple[float, list[list[int]]]:
-        """Return decode tokens a second, the median of rounds, and the tokens.
+    def generate_rates(
+        self, prompts: list[list[int]], new_tokens: int, *, rounds: int
+    ) -> tuple[Rates, list[list[int]]]:
+        """Return the rates of the peer's ``generate``, and the tokens.
 
-        Units: every token but the first of each request, over the time from the first one to the last. Two rounds run
-        before those that count: one compiles, one records.
-        Raises: ConfigError when generate cannot run here.
+        Two rounds run before those that count: one compiles, one records. Raises: ConfigError when it cannot run here.
         """
         ids = torch.tensor(prompts, device=self._device)
-        mask, rates, out = torch.ones_like(ids), list[float](), ids
+        mask, out = torch.ones_like(ids), ids
+        spans: list[tuple[float, float]] = []
         for _ in range(2 + rounds):
             stamps = _Stamps(new_tokens)
+            began = time.perf_counter()
             with torch.no_grad(), _explained():
                 out = self._model.generate(
                     ids,
@@ -82,8 +84,9 @@ class StaticCachePeer:
                     cache_implementation="static",
                     stopping_criteria=[stamps],
                 )
-            rates.append(len(prompts) * (new_tokens - 1) / (stamps.times[-1] - stamps.times[0]))
-        return statistics.median(rates[2:]), out[:, ids.shape[1] :].tolist()
+            spans.append((stamps.times[-1] - began, stamps.times[-1] - stamps.times[0]))
+        rates = median_rates(spans[2:], batch=len(prompts), new_tokens=new_tokens)
+        return rates, out[:, ids.shape[1] :].tolist()
 
     def shortfall(self, prompt: list[int], tokens: list[int]) -> float:
         """Say how far the worst of the tokens lies below the peer's own choice at its place.

@@ -79,21 +79,41 @@ def replay_seconds(llm: LLM, prompts: list[list[int]], *, num_decodes: int, roun
     return seconds
 
 
-def generate_rate(llm: LLM, prompts: list[list[int]], new_tokens: int, *, rounds: int) -> tuple[float, list[list[int]]]:
-    """Return decode tokens a second of ``LLM.generate``, the median of rounds, and the tokens.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rates:
+    """Medians of tokens a second. whole: all new tokens over the whole call, the prefill included.
 
-    Units: every token but the first of each request, over the time from the commit of the step that gave the first
-    ones (all prompts are computed in one step) to the return of ``generate``. One round runs before those that count.
+    decode: every token but the first of each request, over the time from the first ones to the end.
+    """
+
+    decode: float
+    whole: float
+
+
+def median_rates(spans: list[tuple[float, float]], *, batch: int, new_tokens: int) -> Rates:
+    """Turn (seconds of the call, seconds after the first tokens) of each round into rates."""
+    whole, decode = (statistics.median(seconds) for seconds in zip(*spans, strict=True))
+    return Rates(decode=batch * (new_tokens - 1) / decode, whole=batch * new_tokens / whole)
+
+
+def generate_rates(
+    llm: LLM, prompts: list[list[int]], new_tokens: int, *, rounds: int
+) -> tuple[Rates, list[list[int]]]:
+    """Return the rates of ``LLM.generate``, and the tokens.
+
+    The first tokens are there when the step that computes all prompts is committed; the end is the return of
+    ``generate``. One round runs before those that count.
     """
     params = SamplingParams(max_tokens=new_tokens, ignore_eos=True)
-    rates: list[float] = []
+    spans: list[tuple[float, float]] = []
     tokens: list[list[int]] = []
     for _ in range(1 + rounds):
         first = _FirstCommit(llm)
         llm.set_probe(first)
+        began = time.perf_counter()
         outputs = llm.generate(prompts, params)
-        seconds = time.perf_counter() - first.time
+        ended = time.perf_counter()
         assert first.num_continued == len(prompts), "the prompts took more than one step"
-        rates.append(len(prompts) * (new_tokens - 1) / seconds)
+        spans.append((ended - began, ended - first.time))
         tokens = [list(output.token_ids) for output in outputs]
-    return statistics.median(rates[1:]), tokens
+    return median_rates(spans[1:], batch=len(prompts), new_tokens=new_tokens), tokens

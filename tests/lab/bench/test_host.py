@@ -60,7 +60,7 @@ def test_a_path_without_a_stage_has_no_time_and_no_share():
         (HostBench(shapes=("gpt-2",)), "a shape is one of tiny"),
         (
             HostBench(prompt_len=1900),
-            "prompt_len and steps must fit into 2048 tokens, they need 2092; lower one of them",
+            "prompt_len and steps must fit into 2048 tokens, they need 2076; lower one of them",
         ),
     ],
 )

@@ -48,8 +48,8 @@ def test_the_engines_tokens_are_the_peers_choice_and_others_are_not(config, weig
 
 def test_generate_gives_the_peers_own_choice_at_a_rate(weights):
     with StaticCachePeer(TINY_CONFIG, weights) as peer:
-        rate, tokens = peer.decode_rate(PROMPTS, 6, rounds=1)
-        assert rate > 0
+        rates, tokens = peer.generate_rates(PROMPTS, 6, rounds=1)
+        assert min(rates.decode, rates.whole) > 0
         assert [len(row) for row in tokens] == [6, 6]
         assert peer.shortfall(PROMPTS[1], tokens[1]) < 0.01
 
@@ -62,7 +62,7 @@ def test_a_peer_that_cannot_run_is_an_error_with_the_fix(weights, monkeypatch):
     with StaticCachePeer(TINY_CONFIG, weights) as peer:
         monkeypatch.setattr(peer._model, "generate", refuse)
         with pytest.raises(ConfigError, match=r"it raised RuntimeError: Failed to find C compiler; .*gcc on the PATH"):
-            peer.decode_rate(PROMPTS, 4, rounds=1)
+            peer.generate_rates(PROMPTS, 4, rounds=1)
 
 
 def test_without_transformers_there_is_no_peer(weights, monkeypatch):

@@ -5,7 +5,7 @@ from engine.config import CudaGraphConfig, SamplingParams, SchedulerConfig
 from engine.errors import ConfigError
 from lab.bench import replay
 from lab.bench.decode import prompt_ids
-from lab.bench.replay import generate_rate, replay_seconds
+from lab.bench.replay import generate_rates, median_rates, replay_seconds
 
 CONFIG = EngineConfig(
     device="cpu",
@@ -52,18 +52,23 @@ def test_a_batch_without_a_graph_is_refused():
         replay_seconds(plain, PROMPTS, num_decodes=2, rounds=1, replays=1)
 
 
-def test_generate_is_timed_without_its_prefill_and_unobserved(llm):
-    rate, tokens = generate_rate(llm, PROMPTS, 5, rounds=2)
-    assert rate > 0
+def test_generate_is_timed_and_its_decode_unobserved(llm):
+    rates, tokens = generate_rates(llm, PROMPTS, 5, rounds=2)
+    assert rates.decode > 0
+    assert rates.whole > 0
     assert llm.probe is None
     params = SamplingParams(max_tokens=5, ignore_eos=True)
     assert tokens == [list(output.token_ids) for output in llm.generate(PROMPTS, params)]
 
 
-def test_the_rate_is_every_token_but_the_first_over_the_decode_time(llm, monkeypatch):
-    now = iter(
-        [10.0, 14.0, 100.0, 102.0]
-    )  # first commit and return, of the round that warms up and the one that counts
+def test_decode_leaves_the_first_tokens_and_the_prefill_out(llm, monkeypatch):
+    warm_up, counted = (0.0, 1.0, 2.0), (100.0, 106.0, 108.0)  # the call, the first commit, the return
+    now = iter([*warm_up, *counted])
     monkeypatch.setattr(replay.time, "perf_counter", lambda: next(now))
-    rate, _ = generate_rate(llm, PROMPTS, 5, rounds=1)
-    assert rate == 3 * 4 / 2.0
+    rates, _ = generate_rates(llm, PROMPTS, 5, rounds=1)
+    assert (rates.decode, rates.whole) == (3 * 4 / 2.0, 3 * 5 / 8.0)
+
+
+def test_the_median_round_counts():
+    rates = median_rates([(8.0, 2.0), (16.0, 4.0), (4.0, 1.0)], batch=2, new_tokens=5)
+    assert (rates.decode, rates.whole) == (2 * 4 / 2.0, 2 * 5 / 8.0)
