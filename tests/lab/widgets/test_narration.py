@@ -33,7 +33,7 @@ def test_a_padded_replay_says_the_waste():
 def test_an_eager_step_says_why():
     text = said(eager_step(0))
     assert text.startswith("Step 0 runs eagerly: 1 request computes 12 prompt tokens.")
-    assert "Prompts in the batch: 1." in text
+    assert "Prompts in the batch: 1, and the step has 12 rows." in text
 
 
 def test_who_is_held_back_is_named_with_the_reason():
