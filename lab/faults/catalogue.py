@@ -11,10 +11,11 @@ from lab.faults.buffers import BUFFER_FAULTS
 from lab.faults.capturing import CAPTURE_FAULTS
 from lab.faults.fault import Fault
 from lab.faults.keys import KEY_FAULTS
+from lab.faults.steady import STEADY_FAULTS
 from lab.faults.tables import TABLE_FAULTS
 
 FAULTS: Final[dict[str, Fault]] = {
-    fault.name: fault for fault in (*BUFFER_FAULTS, *KEY_FAULTS, *CAPTURE_FAULTS, *TABLE_FAULTS)
+    fault.name: fault for fault in (*BUFFER_FAULTS, *KEY_FAULTS, *CAPTURE_FAULTS, *TABLE_FAULTS, *STEADY_FAULTS)
 }
 
 

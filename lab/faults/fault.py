@@ -75,14 +75,22 @@ def small_config(
     num_blocks: int = 40,
     tokens_per_block: int = TOKENS_PER_BLOCK,
     sample_modes: tuple[str, ...] = ("greedy",),
+    chunk_rows: int | None = None,
     attention_backend: Literal["native", "vanilla"] = "native",
 ) -> EngineConfig:
-    """Return the configuration of most workloads: batches of four, short sequences, blocks of four tokens."""
+    """Return the configuration of most workloads: batches of four, short sequences, blocks of four tokens.
+
+    chunk_rows: rows of a step, into which longer prompts are cut; None: prompts run whole.
+    """
     return EngineConfig(
         dtype="float32",
         max_seq_len=48,
         attention_backend=attention_backend,
-        scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=64),
+        scheduler=SchedulerConfig(
+            max_batch_size=4,
+            max_num_tokens=chunk_rows or 64,
+            chunking=None if chunk_rows is None else "fcfs",
+        ),
         kv_cache=KVCacheConfig(num_blocks=num_blocks, tokens_per_block=tokens_per_block),
         cuda_graph=CudaGraphConfig(batch_sizes=batch_sizes, sample_modes=sample_modes),
     )

@@ -40,15 +40,14 @@ def _minus_one_as_slot() -> Generator[None]:
         yield
 
 
-def _write_by_slot(  # noqa: PLR0917 - the backend's own signature
-    metadata: Any,
-    key_blocks: torch.Tensor,
-    value_blocks: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    positions: torch.Tensor,
+def _write_by_slot(
+    metadata: Any, key_blocks: torch.Tensor, value_blocks: torch.Tensor, *step: torch.Tensor
 ) -> torch.Tensor:
-    """Scatter rows to their slots in a pool without a sink; -1 // I and -1 % I are the last block's last token."""
+    """Scatter rows to their slots in a pool without a sink; -1 // I and -1 % I are the last block's last token.
+
+    step: key [N, G, D], value [N, G, D], position_ids [N] -> which rows are live [N].
+    """
+    key, value, positions = step
     rows, size = positions.shape[0], metadata.capacity.tokens_per_block
     sequence = metadata.row_to_sequence[:rows]
     live = (metadata.row_ids[:rows] < metadata.query_start[-1]) & (positions < metadata.kv_lens[sequence])

@@ -56,6 +56,9 @@ VERDICTS: dict[str, Row] = {
     "block-table-wider-than-captured": Row(CAPACITY, "wrong(step 6, row 0)"),
     "stale-block-table-column": Row(AUDIT, "wrong(step 2, row 1)"),
     "nan-in-unused-block": Row(AUDIT, "wrong(step 0, row 10)"),
+    "cached-list-aliased": Row(AUDIT, "wrong(step 2, row 0)"),
+    "steady-record-not-dropped": Row(AUDIT, "wrong(step 7, row 0)"),
+    "promotion-by-stale-index": Row(AUDIT, "wrong(step 5, row 0)"),
 }
 
 
