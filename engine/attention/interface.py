@@ -100,6 +100,20 @@ class MetadataCapacity:
     is_cuda_graph: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rotary:
+    """How one layer turns its queries and keys, for a backend that does it itself.
+
+    Shapes: cos and signed_sin [positions, D] (``models/rope.py``), gain [H + G, D] of the norm before the rotation,
+    None when there is none; eps belongs to that norm.
+    """
+
+    cos: torch.Tensor
+    signed_sin: torch.Tensor
+    gain: torch.Tensor | None
+    eps: float
+
+
 class AttentionMetadata(abc.ABC):
     """A backend's device-side view of the step.
 
@@ -153,6 +167,17 @@ class AttentionMetadata(abc.ABC):
         Shapes: query [N, H, D] (rope applied), key and value [N, G, D], position_ids [N] int32 -> [N, H, D].
         Rows of sequence s at position p see KV positions 0..p. Capturable: reads lengths from the device only.
         """
+
+    def takes_qkv(self, num_rows: int) -> bool:
+        """Whether ``attend_qkv`` serves a step of so many rows as it was prepared; a constant of a graph key."""
+        return False
+
+    def attend_qkv(self, layer: int, qkv: torch.Tensor, rotary: Rotary, position_ids: torch.Tensor) -> torch.Tensor:
+        """Norm and rotate queries and keys, then as ``attend``. Only where ``takes_qkv`` says so.
+
+        Shapes: qkv [N, (H + 2G) D], position_ids [N] int32 -> [N, H D].
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def tensors(self) -> dict[str, torch.Tensor]:

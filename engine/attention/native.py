@@ -7,11 +7,12 @@ Source: own.
 
 import torch
 
-from engine.attention.interface import AttentionBackend, MetadataCapacity
+from engine.attention.interface import AttentionBackend, MetadataCapacity, Rotary
 from engine.attention.paged import PagedMetadata
 from engine.device import DeviceSpec, Stream
 from engine.kv_cache.storage import KVStorage
 from engine.ops.paged_attention import paged_attention_
+from engine.ops.rotary_attention import rotary_attention_
 
 
 class NativeMetadata(PagedMetadata):
@@ -28,6 +29,7 @@ class NativeMetadata(PagedMetadata):
     ) -> None:
         super().__init__(storage, capacity, spec=spec, stream=stream)
         self.scratch = scratch
+        self._is_cuda = spec.is_cuda
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Name every device tensor that a graph may read."""
@@ -61,6 +63,30 @@ class NativeMetadata(PagedMetadata):
             block_table=self.block_table,
             row_to_sequence=self.row_to_sequence,
             query_start=self.query_start,
+        )
+        return out
+
+    def takes_qkv(self, num_rows: int) -> bool:
+        """On CUDA, when every sequence has one row."""
+        return self._is_cuda and len(self._seq_lens) == num_rows and all(count == 1 for count in self._seq_lens)
+
+    def attend_qkv(self, layer: int, qkv: torch.Tensor, rotary: Rotary, position_ids: torch.Tensor) -> torch.Tensor:
+        """Norm, rotate, write and attend in one op. Shapes: qkv [N, (H + 2G) D], position_ids [N] int32 -> [N, H D]."""
+        key_blocks, value_blocks = self.storage.layer(layer)
+        G, D = key_blocks.shape[0], key_blocks.shape[3]
+        out = qkv.new_empty(qkv.shape[0], qkv.shape[1] - 2 * G * D)
+        rotary_attention_(
+            out.view(qkv.shape[0], -1, D),
+            qkv,
+            position_ids,
+            cos=rotary.cos,
+            signed_sin=rotary.signed_sin,
+            gain=rotary.gain,
+            eps=rotary.eps,
+            key_blocks=key_blocks,
+            value_blocks=value_blocks,
+            kv_lens=self.kv_lens,
+            block_table=self.block_table,
         )
         return out
 
