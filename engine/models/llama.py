@@ -15,13 +15,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from engine.attention.interface import AttentionMetadata
+from engine.attention.interface import AttentionMetadata, Rotary
 from engine.device import DeviceSpec
 from engine.models.compiled import CompiledSegments, require_compiler
 from engine.models.config import ModelConfig
+from engine.models.fused import FusedSegments, can_fuse
 from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
 from engine.models.rope import rope_tables
 from engine.ops.linear import FEWEST_PACKED_ROWS, linear, pack
+from engine.ops.norm_linear import norm_linear
 
 
 class CausalLM(nn.Module):
@@ -51,7 +53,11 @@ class CausalLM(nn.Module):
         self.register_buffer("cos_table", cos.to(spec.torch_device, spec.dtype))
         self.register_buffer("signed_sin_table", signed_sin.to(spec.torch_device, spec.dtype))
         self.compiled: CompiledSegments | None = None
+        self.fused: FusedSegments | None = None
+        self._rotaries: tuple[Rotary, ...] = ()
         self._spec = spec
+        if spec.is_cuda:
+            self._use_cuda_ops()
 
     def forward(
         self, input_ids: torch.Tensor, position_ids: torch.Tensor, attn_metadata: AttentionMetadata
@@ -62,12 +68,26 @@ class CausalLM(nn.Module):
         Capturable: no host read, no shape that depends on values.
         """
         with contextlib.nullcontext() if self.compiled is None else self.compiled.guarded():
-            rotation = self.rotation(position_ids)
+            positions = position_ids[0, 0]
+            is_rotated_there = bool(self._rotaries) and attn_metadata.takes_qkv(input_ids.shape[0])
+            rotation = None if is_rotated_there else self.rotation(position_ids)
             x, qkv = self.enter(input_ids)
             for layer in range(self.config.num_layers):
-                attended = self.stack[layer].attend(qkv, rotation, position_ids[0, 0], attn_metadata)
+                if rotation is None:
+                    attended = attn_metadata.attend_qkv(layer, qkv, self._rotaries[layer], positions)
+                else:
+                    attended = self.stack[layer].attend(qkv, rotation, positions, attn_metadata)
                 x, qkv = self.advance(layer, attended, x)
         return x
+
+    def _use_cuda_ops(self) -> None:
+        """Let the layers run as few launches: ``fused.py`` between attentions, rotation inside them where it fits."""
+        eps = self.config.rms_norm_eps
+        self._rotaries = tuple(
+            [Rotary(self.cos_table, self.signed_sin_table, layer.attention.qk_norm, eps) for layer in self.stack]
+        )
+        if can_fuse(self.stack):
+            self.fused = FusedSegments(self.embedding, self.stack, self.norm.weight, eps=eps)
 
     def rotation(self, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Select the rotary rows of a step. Shapes: position_ids [P, 1, N] int32 -> two of [N, 1, D]."""
@@ -81,6 +101,8 @@ class CausalLM(nn.Module):
         """First segment: embed, then up to the first attention. Shapes: [N] int32 -> x [N, M], qkv [N, (H + 2G) D]."""
         if self.compiled is not None and self.compiled.takes(input_ids.shape[0]):
             return self.compiled.enter(input_ids)
+        if self.fused is not None:
+            return self.fused.enter(input_ids)
         x = functional.embedding(input_ids, self.embedding)
         return x, self.stack[0].before(x)
 
@@ -92,6 +114,8 @@ class CausalLM(nn.Module):
         """
         if self.compiled is not None and self.compiled.takes(x.shape[0]):
             return self.compiled.advance(layer, attended, x)
+        if self.fused is not None:
+            return self.fused.advance(layer, attended, x)
         x = self.stack[layer].after(attended, x)
         if layer + 1 == self.config.num_layers:
             return self.norm(x), attended
@@ -118,5 +142,9 @@ class CausalLM(nn.Module):
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Score the vocabulary. Shapes: hidden [R, M] -> [R, V] float32."""
+        if self._spec.is_cuda:
+            head = self.lm_head
+            weight, bias = (self.embedding, None) if head is None else (head.weight, head.bias)
+            return norm_linear(hidden, weight, bias, is_wide=True)
         logits = linear(hidden, self.embedding) if self.lm_head is None else self.lm_head(hidden)
         return logits.float()

@@ -13,6 +13,7 @@ from typing import Literal
 
 import torch
 
+from engine.ops.best_token import best_token_
 from engine.sampling.choice import choose_rows
 from engine.sampling.state import SamplerState
 
@@ -34,6 +35,9 @@ def sample(
     Capturable: no host read, no shape that depends on contents.
     """
     assert mode in ("greedy", "full"), mode
+    if mode == "greedy" and logits.is_cuda:
+        best_token_(state.new_tokens, logits, seq_slots)
+        return
     if mode == "greedy":
         chosen = logits.argmax(1)
     else:
