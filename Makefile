@@ -66,7 +66,7 @@ bench: $(STAMP)
 
 # The machine with the GPU may have its own torch and no network: PYTHON given on the command line wins, then .venv.
 GPU_PY = $(if $(filter command line,$(origin PYTHON)),$(PYTHON),$(if $(wildcard $(PY)),$(PY),$(PYTHON)))
-GPU_TESTS := tests/gpu tests/lab/bench/test_gpu.py
+GPU_TESTS := tests/gpu tests/lab/bench/test_gpu.py tests/lab/bench/test_clock.py
 gpu:
 	@mkdir -p $(OUT)
 	$(GPU_PY) -m pytest -m gpu $(GPU_TESTS) $(PYTEST_ARGS)
