@@ -51,7 +51,16 @@ def refuse(operation: str, why: str, fix: str) -> NoReturn:
 
 
 class HostReadGuard(TorchFunctionMode):
-    """Sees the calls that never reach a kernel: reads of a value, constants of the host, factories without device."""
+    """Sees the calls that never reach a kernel: reads of a value, constants of the host, factories without device.
+
+    It also remembers the device objects that tensors gave out while it watched: a copy ``to`` any other CPU device
+    leaves the device on a CUDA machine.
+    """
+
+    def __init__(self) -> None:
+        """Start without devices."""
+        super().__init__()
+        self._devices: list[object] = []  # kept alive, so that identity means origin
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -71,7 +80,17 @@ class HostReadGuard(TorchFunctionMode):
             refuse(f"torch.{name}()", "without device= it makes host memory on a CUDA machine", "pass device=x.device")
         if _names_the_cpu(func, name, args, kwargs):
             refuse(f"{name}()", "it names the CPU, which is host memory on a CUDA machine", "use x.device of an input")
-        return func(*args, **kwargs)
+        if name == "to" and self._is_strange_cpu(args, kwargs):
+            why = "its CPU device is no tensor's, so it is host memory on a CUDA machine"
+            refuse(f"{name}()", why, "use x.device of an input, read inside the captured region")
+        result = func(*args, **kwargs)
+        if isinstance(result, torch.device):
+            self._devices.append(result)
+        return result
+
+    def _is_strange_cpu(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        devices = [arg for arg in (*args, kwargs.get("device")) if isinstance(arg, torch.device)]
+        return any(device.type == "cpu" and all(device is not known for known in self._devices) for device in devices)
 
 
 def _is_method(func: Any) -> bool:

@@ -1,6 +1,6 @@
 """Single steps inside capture that a graph cannot record, or only one of the two machines can: rows of the table.
 
-Each row is (run, verdict on the tape, verdict on CUDA, why they differ, whether the tape is laxer).
+Each row is (run, verdict on the tape, verdict on CUDA, why they differ).
 """
 
 import dataclasses
@@ -143,6 +143,10 @@ TABLE = {
         inside(lambda x, _m: x + torch.arange(8)), CAPTURE, STOPPED, "on CUDA the eager run fails on two devices",
     ),
     "a CPU device from outside": (
-        after(lambda x, _m: x.to(HOST)), "ok", CAPTURE, "a device object on a CPU says nothing of its origin", True,
+        after(lambda x, _m: x.to(HOST)), CAPTURE, CAPTURE,
+    ),
+    "a device read from an input": (inside(lambda x, _m: x.to(x.device) * 2), "ok", "ok"),
+    "a device kept since before capture": (
+        inside(lambda x, m: x.to(m.device) * 2), CAPTURE, "ok", "on a CPU it may as well be the host's; read x.device",
     ),
 }  # fmt: skip

@@ -21,6 +21,7 @@ def capture():
     return lambda step: backend.capture(lambda: step(x))
 
 
+HOST = torch.device("cpu")
 HOST_READ = "the host would read a value that exists only at replay"
 DYNAMIC = "its shape or work depends on data; keep shapes fixed: torch.where or masked_fill, not a mask"
 REFUSALS = [
@@ -44,6 +45,7 @@ REFUSALS = [
     ("to()", lambda x: x.to("cpu"), "it names the CPU, which is host memory on a CUDA machine"),
     ("zeros()", lambda x: torch.zeros(4, device="cpu"), "it names the CPU"),
     ("device()", lambda x: x.to(torch.device("cpu")), "it names the CPU"),
+    ("to()", lambda x: x.to(HOST), "its CPU device is no tensor's, .*; use x.device of an input, read inside"),
     ("aten.nonzero.default", lambda x: x.nonzero(), DYNAMIC),
     ("aten.masked_select.default", lambda x: x.masked_select(x > 0), DYNAMIC),
     ("aten._unique2.default", lambda x: x.unique(), DYNAMIC),

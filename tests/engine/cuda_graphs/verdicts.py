@@ -30,14 +30,13 @@ class Scenario:
     """What is done, and the verdict on either machine.
 
     run returns (what the graph gave, what is right), row by row. difference: why the verdicts differ, "" if they
-    do not. laxer: the one case in which the tape may say less than CUDA.
+    do not; the tape is the stricter one then.
     """
 
     run: Callable[["Machine"], tuple[torch.Tensor, torch.Tensor]]
     tape: str
     cuda: str
     difference: str = ""
-    laxer: bool = False
 
 
 class Machine:
