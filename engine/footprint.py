@@ -56,6 +56,8 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
         pool_field = f"EngineConfig.max_seq_len={config.max_seq_len}"
         if spec.is_cuda:
             pool_field = f"KVCacheConfig.memory_fraction={cache.memory_fraction}"
+    chain_rows = max(config.cuda_graph.prefill_num_tokens, default=0)  # of the statics that prefill chains share
+    chain_width = model.query_size + model.hidden_size
     gathered = limits.max_batch_size * blocks * cache.tokens_per_block * 2 * model.kv_size * spec.dtype.itemsize
     batch_field = f"SchedulerConfig.max_batch_size={limits.max_batch_size}"
     return (
@@ -69,7 +71,7 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
         ),
         Part(
             "the rows of a step",
-            rows * (width * spec.dtype.itemsize + 4 * _INT32 * copies),
+            rows * (width * spec.dtype.itemsize + 4 * _INT32 * copies) + chain_rows * chain_width * spec.dtype.itemsize,
             f"SchedulerConfig.max_num_tokens={rows}",
         ),
     )
