@@ -27,7 +27,7 @@ import textwrap
 
 from engine import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.models.catalog import PUBLISHED
-from lab import Session, show
+from lab import Session, counterfactual, show
 
 MODEL = "smollm2-135m" if PUBLISHED["smollm2-135m"].is_pulled else "tiny"
 if MODEL == "tiny":
@@ -102,6 +102,14 @@ for step in (4, 5):
     print(textwrap.fill(session.trace.explain(step), width=100), end="\n\n")
 
 # %% [markdown]
+# **What would have put step 4 on a graph?** The lab does not guess: it runs the same requests again, first unchanged, then with one
+# changed field after another, until a step that does *the same work* takes a graph.
+
+# %%
+answer = counterfactual(session.trace, 4)
+print(textwrap.fill(answer.sentence, width=100))
+
+# %% [markdown]
 # ## Step through it
 #
 # **As committed, the next cell holds a still picture.** *Run > Run All Cells* puts the live stepper in its place.
@@ -112,7 +120,8 @@ for step in (4, 5):
 #
 # In stage 6 look at `input_ids`. The row of a request in generation is written by a *device gather* whenever its previous sample
 # lies on the device, in eager steps as in replayed ones: the token never went to the host and back. A prompt's rows are copied
-# from the host. The cells to the right of the batch are old, and nobody reads them.
+# from the host. The cells to the right of the batch are old, and nobody reads them. In stage 4 of an eager step a button proves the
+# smallest change; stage 8 holds every address that a graph has baked in beside the one that is there now.
 #
 # The button at the upper right (or `r`) takes one more *real* step: four requests are still running, and will finish one by one.
 
@@ -131,7 +140,7 @@ show(session, step=5)
 # |---|---|---|
 # | 1 hooks | 7 Metadata | the model's `prepare_request_inputs`, when it has one |
 # | 2 the previous sample | 5 Pack, 6 Copy | it is handed over at every step and lies on the device, indexed by slot |
-# | 3 fast paths | 5 Pack | not here yet: every step is packed in full |
+# | 3 fast paths | 5 Pack | *steady*: the same requests again, so positions grow by one in place and nothing is packed (step 9) |
 # | 4 three packs | 5 Pack | contexts, extends, generations: the row order is a rule of correctness |
 # | 5 move tokens and positions | 6 Copy | one pinned copy a list, then device gathers, in place |
 # | 6 attention metadata | 7 Metadata | the same object for the same graph, with new contents |

@@ -3,7 +3,7 @@
 import IPython.display
 import pytest
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, TraceError
 from lab.trace import Trace
 from lab.widgets.show import show
 from lab.widgets.stepper import Stepper
@@ -61,3 +61,29 @@ def test_what_cannot_be_shown_is_said(published):
     with pytest.raises(ConfigError, match="needs at least one step"):
         show(Trace(sample_header(), []), profile="static")
     assert published == []
+
+
+class Answer:
+    say = (("whatif.change", {"field": "CudaGraphConfig.enabled", "before": "False", "after": "True"}),)
+
+
+@pytest.mark.parametrize("profile", ["live", "static"])
+def test_proofs_are_shipped_when_they_are_given(published, profile):
+    widget = show(sample_trace(3), profile=profile, counterfactuals={0: Answer()})
+    if widget is None:
+        assert "CudaGraphConfig.enabled" in published[2]["text/html"]
+    else:
+        assert widget.whatifs == {"0": list(Answer.say)}
+        widget.close()
+
+
+def test_every_eager_step_of_a_real_trace_is_proved_on_demand(light_trace):
+    widget = show(light_trace, profile="live", counterfactuals=True)
+    eager = {str(step.step) for step in light_trace.steps if step.graph.path == "eager"}
+    assert set(widget.whatifs) == eager
+    widget.close()
+
+
+def test_a_trace_that_cannot_be_run_again_is_one_error(light_trace):
+    with pytest.raises(TraceError, match="this trace cannot be run again: it is redacted"):
+        show(light_trace.redact(), profile="live", counterfactuals=True)
