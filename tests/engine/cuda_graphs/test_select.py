@@ -12,6 +12,7 @@ from engine.cuda_graphs.key import KeyType, SampleMode, make_key
 from engine.cuda_graphs.select import BodyFacts, GraphFacts, select_graph
 from engine.decisions import Decisions
 from engine.reasons import FallOff
+from tests.engine.models.compilers import needs_compiler
 
 # Two conditions belong to other paths: to steps with contexts where prefill graphs exist, and to a compiled body.
 DECODE_ORDER = [
@@ -168,7 +169,10 @@ REACHED_BY = {
 }
 
 
-@pytest.mark.parametrize("reason", FallOff)
+@pytest.mark.parametrize(
+    "reason",
+    [pytest.param(r, marks=needs_compiler) if r is FallOff.COMPILE_NOT_RECORDED else r for r in FallOff],
+)
 def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
     graphs, num_prompts, sampling, interfere = REACHED_BY[reason]
     config = EngineConfig(

@@ -12,6 +12,9 @@ from engine.errors import ConfigError
 from engine.models import compiled
 from engine.models.llama import CausalLM
 from engine.models.tiny import TINY_CONFIG, tiny_weights
+from tests.engine.models.compilers import needs_compiler
+
+pytestmark = needs_compiler
 
 CPU = resolve_device("cpu", "float32")
 CUDA = DeviceSpec(torch.device("cuda", 0), torch.bfloat16, is_cuda=True)

@@ -17,6 +17,7 @@ from engine.probe import Stage
 from engine.reasons import FallOff, PathKind
 from engine.runners.body_warmup import step_of_padding
 from tests.engine.attention.paged_world import make_backend
+from tests.engine.models.compilers import needs_compiler
 
 CPU = resolve_device("cpu", "float32")
 
@@ -167,6 +168,7 @@ def test_a_failed_capture_of_a_chain_releases_everything(monkeypatch):
     assert released == [1]
 
 
+@needs_compiler
 def test_on_the_tape_a_compiled_body_runs_eagerly_and_serving_compiles_nothing():
     from torch._dynamo.utils import counters
 
@@ -184,6 +186,7 @@ def test_on_the_tape_a_compiled_body_runs_eagerly_and_serving_compiles_nothing()
         assert PADDING_DUMMY_ID not in step["ids"]
 
 
+@needs_compiler
 def test_a_model_that_was_compiled_for_one_engine_is_not_for_the_next():
     with LLM("tiny", config(torch_compile=True, batch_sizes=(2,), prefill_num_tokens=())) as llm:
         loaded = llm.loaded
