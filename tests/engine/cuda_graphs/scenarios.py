@@ -6,6 +6,7 @@ The tape may be stricter, never laxer; where the two differ, the row says why.
 import pytest
 import torch
 
+from engine.cuda_graphs.graph_backend import GraphChain
 from engine.cuda_graphs.key import SampleMode
 from engine.errors import CaptureRefusedError
 from tests.engine.cuda_graphs import forbidden_steps
@@ -209,6 +210,48 @@ def capture_after_a_failed_one(machine: Machine):
     return machine.replay(machine.capture(lambda: x * 2)), x * 2
 
 
+def captured_chain(machine: Machine, x):
+    """Capture two graphs of which the second reads what the first leaves in the pool."""
+    chain, left = GraphChain(), []
+
+    def begin():
+        left[:] = [x * 2]
+        return left[0]
+
+    first = machine.capture(begin, chain=chain)
+    second = machine.capture(lambda: left[0] + 1, chain=chain)
+    left.clear()
+    return first, second
+
+
+def chain_in_order(machine: Machine):
+    x = machine.rows()
+    first, second = captured_chain(machine, x)
+    x.mul_(3)
+    machine.replay(first)
+    return machine.replay(second), x * 2 + 1
+
+
+def chain_with_a_replay_between(machine: Machine):
+    x = machine.rows()
+    first, second = captured_chain(machine, x)
+    between = machine.capture(lambda: x * 7)
+    machine.replay(first)
+    machine.replay(between)
+    return machine.replay(second), x * 2 + 1
+
+
+def chain_between_two_others(machine: Machine):
+    x = machine.rows()
+    first, second = captured_chain(machine, x)
+    other = machine.capture(lambda: x * 7)
+    machine.replay(other)
+    machine.replay(first)
+    right = machine.replay(second).clone()
+    machine.replay(other)
+    return right, x * 2 + 1
+
+
 REFUSED_CAPTURE, REFUSED_REPLAY = "refused(CaptureRefusedError)", "refused(ReplayRefusedError)"
 
 SCENARIOS: dict[str, Scenario] = {
@@ -238,6 +281,9 @@ SCENARIOS: dict[str, Scenario] = {
     "another metadata object": Scenario(other_metadata, REFUSED_REPLAY, REFUSED_REPLAY),
     "capture while serving": Scenario(capture_while_serving, REFUSED_CAPTURE, REFUSED_CAPTURE),
     "ascending capture": Scenario(ascending_capture, REFUSED_CAPTURE, REFUSED_CAPTURE),
+    "a chain in order": Scenario(chain_in_order, "ok", "ok"),
+    "a chain between two other replays": Scenario(chain_between_two_others, "ok", "ok"),
+    "a chain with a replay between": Scenario(chain_with_a_replay_between, "wrong(0)", "wrong(0)"),
     "capture after a failed one": Scenario(capture_after_a_failed_one, "ok", "ok"),
     **{name: Scenario(*row) for name, row in forbidden_steps.TABLE.items()},
 }

@@ -61,12 +61,12 @@ class Machine:
         generator = torch.Generator().manual_seed(seed)
         return self.persistent(torch.randn(count, width, generator=generator))
 
-    def capture(self, fn):
+    def capture(self, fn, **options):
         """Run once eagerly, as every warm-up does, then capture."""
         with torch.no_grad():
             fn()
         with self.world.stream.capturing():
-            return self.backend.capture(fn)
+            return self.backend.capture(fn, **options)
 
     def replay(self, graph) -> torch.Tensor:
         """Replay and read the outputs."""
