@@ -129,7 +129,11 @@ class AttentionMetadata(abc.ABC):
     query_start: torch.Tensor
 
     capacity: MetadataCapacity
-    written: tuple[TensorWrite, ...] = ()
+
+    @property
+    @abc.abstractmethod
+    def written(self) -> tuple[TensorWrite, ...]:
+        """What the last prepare or advance wrote; every other row still held the right value."""
 
     @property
     @abc.abstractmethod

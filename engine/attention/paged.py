@@ -15,12 +15,12 @@ Source: TensorRT-LLM's and FlashInfer's per-step tables, with one derived tensor
 import abc
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import torch
 
+from engine.attention.block_tables import BlockTables
 from engine.attention.interface import AttentionMetadata, AttentionStep, MetadataCapacity, SteadyStep, TensorWrite
 from engine.device import DeviceSpec, PinnedRing, Stream
 from engine.errors import CapacityError
@@ -53,18 +53,13 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self.block_table, self.run_blocks = self._table[:, :W], self._table[:, W]
         self.row_to_sequence, self.query_start = flat["row_to_sequence"], flat["query_start"]
         self._rings = {name: PinnedRing((sizes[name],), torch.int32, spec) for name in _NAMES if name != "table"}
-        self._table_ring = PinnedRing((S, W + 1), torch.int32, spec)
-        self._changed_ring = PinnedRing((S,), torch.int64, spec)
-        self._changed_dev = torch.zeros(S, dtype=torch.int64, device=spec.torch_device)
-        self._rows_dev = torch.zeros((S, W + 1), dtype=torch.int32, device=spec.torch_device)
-        self._table_host = np.zeros((S, W + 1), dtype=np.int32)
-        self._room_host = np.zeros(S, dtype=np.int32)  # KV tokens that each table holds
+        self._tables = BlockTables(self._table, tokens_per_block=capacity.tokens_per_block, spec=spec, stream=stream)
+        self._writes: list[TensorWrite] = []  # of the last prepare, the tables' apart
         self._kv_lens_host = np.zeros(S, dtype=np.int32)
         self._step: AttentionStep | None = None
         self._num_advanced = 0  # steady steps that _step and _kv_lens_host do not know of
         self._steps_left = 0
         self._live = self.kv_lens[:0]
-        self._tables: list[tuple[int, ...]] = []
         self._seq_lens: tuple[int, ...] = ()
         if capacity.is_cuda_graph:
             self._write_rows((N // S,) * S)
@@ -75,6 +70,13 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._settle()
         return self._step
 
+    @property
+    def written(self) -> tuple[TensorWrite, ...]:
+        """What the last prepare or advance wrote."""
+        at = np.array(self._tables.changed, dtype=np.int64)
+        runs = np.split(at, np.flatnonzero(np.diff(at) != 1) + 1) if len(at) else []
+        return (*self._writes, *[TensorWrite("block_table", int(run[0]), int(run[-1]) + 1) for run in runs])
+
     def prepare(self, step: AttentionStep) -> None:
         """Write the step into the tensors, in place; only what changed is copied.
 
@@ -82,10 +84,10 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         """
         kv_lens = step.kv_lens
         self._require_fits(step, kv_lens)
-        self.written = ()
+        self._writes.clear()
         if step.seq_lens != self._seq_lens:
             self._write_rows(step.seq_lens)
-        self._write_tables(step.block_tables)
+        self._tables.write(step.block_tables)
         self._kv_lens_host[: len(kv_lens)] = kv_lens
         self._kv_lens_host[len(kv_lens) :] = 0
         self._copy("kv_lens", self._kv_lens_host)
@@ -99,21 +101,21 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         Raises: CapacityError when a sequence would outgrow its blocks; the lengths are as before then.
         """
         assert self._step is not None, "a steady step follows a prepared one"
-        self.written = ()
         if step.changed_rows:
-            self._settle()
-            self._write_table_rows(step.changed_rows, step.changed_tables)
-            self._steps_left = self._room(step.num_seqs)
+            self._tables.grow(step.changed_rows, step.changed_tables)
+            self._steps_left = self._room(step.num_seqs) - self._num_advanced
+        else:
+            self._tables.changed = ()
         if self._steps_left < 1:
             self._refuse_advance(step.num_seqs)
         self._stream.launch(functools.partial(self._live.add_, 1))
-        self.written += (TensorWrite("kv_lens", 0, step.num_seqs, in_place_add=True),)
+        self._writes[:] = [TensorWrite("kv_lens", 0, step.num_seqs, in_place_add=True)]
         self._steps_left -= 1
         self._num_advanced += 1
 
     def _room(self, num_seqs: int) -> int:
         """Count the steps that every sequence can advance within its blocks."""
-        return int((self._room_host[:num_seqs] - self._kv_lens_host[:num_seqs]).min(initial=0x7FFFFFFF))
+        return int((self._tables.room[:num_seqs] - self._kv_lens_host[:num_seqs]).min(initial=0x7FFFFFFF))
 
     def _settle(self) -> None:
         """Bring the host's side up to the steps that were only counted."""
@@ -122,17 +124,17 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         params = self._step.kv_cache_params
         cached = tuple([count + self._num_advanced for count in params.num_cached_tokens_per_seq])
         params = dataclasses.replace(params, num_cached_tokens_per_seq=cached)
-        tables = tuple(self._tables[: self._step.num_seqs])
+        tables = tuple(self._tables.held[: self._step.num_seqs])
         self._step = dataclasses.replace(self._step, kv_cache_params=params, block_tables=tables)
         self._kv_lens_host[: self._step.num_seqs] += self._num_advanced
         self._num_advanced = 0
 
     def _refuse_advance(self, num_seqs: int) -> None:
         self._settle()
-        row = int(np.argmin(self._room_host[:num_seqs] - self._kv_lens_host[:num_seqs]))
+        row = int(np.argmin(self._tables.room[:num_seqs] - self._kv_lens_host[:num_seqs]))
         message = (
             f"sequence {row} would have {int(self._kv_lens_host[row]) + 1} KV tokens in blocks that hold "
-            f"{int(self._room_host[row])}; reserve before the step"
+            f"{int(self._tables.room[row])}; reserve before the step"
         )
         raise CapacityError(message)
 
@@ -145,25 +147,18 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         """Recompute the host mirrors from the step; compare addresses with the allocations."""
         for name, tensor in (("kv_lens", self.kv_lens), ("query_start", self.query_start), ("table", self._table)):
             assert tensor.data_ptr() == self._flat[name].data_ptr()
-        step, width = self.step, self.capacity.max_blocks_per_seq
+        step = self.step
         if step is None:
             return
-        tables = step.block_tables
-        for row, table in zip(self._table_host, tables, strict=False):
-            assert tuple(row[: len(table)]) == table
-            assert not row[len(table) : width].any()
-            assert int(row[width]) == leading_run(table)
-        assert not self._table_host[len(tables) :].any()
-        assert tuple(self._kv_lens_host[: len(tables)]) == step.kv_lens
-        assert [int(n) for n in self._room_host[: len(tables)]] == [
-            len(table) * self.capacity.tokens_per_block for table in tables
-        ]
+        self._tables.check(step.block_tables)
+        assert tuple(self._kv_lens_host[: step.num_seqs]) == step.kv_lens
+        assert self._steps_left == self._room(step.num_seqs)
 
     def _copy(self, name: str, values: np.ndarray) -> None:
         ring = self._rings[name]
         self._stream.copy_(self._flat[name], ring.stage(values))
         ring.mark_copied(self._stream)
-        self.written += (TensorWrite(name, 0, len(values)),)
+        self._writes.append(TensorWrite(name, 0, len(values)))
 
     def _write_rows(self, seq_lens: tuple[int, ...]) -> None:
         S, N = self.capacity.max_num_sequences, self.capacity.max_num_tokens
@@ -178,45 +173,6 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._copy("query_start", starts)
         self._copy("row_to_sequence", rows)
         self._seq_lens = seq_lens
-
-    def _write_tables(self, tables: Sequence[tuple[int, ...]]) -> None:
-        """Write the rows that differ from the tables written last; a row past the step's is emptied."""
-        held = self._tables
-        # The manager hands out the same tuple until the table grows, so comparing identities is enough to be sure.
-        rows = [row for row, table in enumerate(tables) if row >= len(held) or held[row] is not table]
-        emptied = range(len(tables), len(held))
-        new = [tables[row] for row in rows]
-        if rows or emptied:
-            self._write_table_rows((*rows, *emptied), (*new, *([()] * len(emptied))))
-            del self._tables[len(tables) :]
-
-    def _write_table_rows(self, rows: tuple[int, ...], tables: Sequence[tuple[int, ...]]) -> None:
-        """Copy some rows of the table matrix: the rows and their numbers, then one scatter on the device."""
-        held, self._tables = self._tables, []  # whatever is not known after an interrupt is written again
-        width, host = self.capacity.max_blocks_per_seq, self._table_host
-        held.extend([()] * (rows[-1] + 1 - len(held)))
-        for row, table in zip(rows, tables, strict=True):
-            host[row, : len(table)] = table
-            host[row, len(table) : width] = 0
-            host[row, width] = leading_run(table)
-            self._room_host[row] = len(table) * self.capacity.tokens_per_block
-            held[row] = table
-        count, at = len(rows), np.array(rows)
-        if count == len(host):
-            self._stream.copy_(self._table, self._table_ring.stage(host))
-            self._table_ring.mark_copied(self._stream)
-        else:
-            self._scatter_rows(host[at], at)
-        runs = np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)
-        self.written += tuple([TensorWrite("block_table", int(run[0]), int(run[-1]) + 1) for run in runs])
-        self._tables = held
-
-    def _scatter_rows(self, values: np.ndarray, at: np.ndarray) -> None:
-        rows, places = self._rows_dev[: len(at)], self._changed_dev[: len(at)]
-        for ring, target, staged in ((self._table_ring, rows, values), (self._changed_ring, places, at)):
-            self._stream.copy_(target, ring.stage(staged))
-            ring.mark_copied(self._stream)
-        self._stream.launch(lambda: self._table.index_copy_(0, places, rows))
 
     def _require_fits(self, step: AttentionStep, kv_lens: tuple[int, ...]) -> None:
         limit = self.capacity
@@ -245,11 +201,3 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
                 f"pad the batch to the graph's size or run it eagerly"
             )
             raise CapacityError(message)
-
-
-def leading_run(table: tuple[int, ...]) -> int:
-    """Count the leading blocks of a table that follow one another in the pool."""
-    for index in range(1, len(table)):
-        if table[index] != table[index - 1] + 1:
-            return index
-    return len(table)
