@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.device import resolve_device
-from engine.errors import ConfigError, TraceError
+from engine.errors import ConfigError, ModelError, TraceError
 from engine.llm import LLM
 from engine.models.registry import LoadedModel, load_model
 from lab.session import Arrival, Session
@@ -47,7 +47,7 @@ class Workload:
 
     @classmethod
     def of(cls, trace: Trace, i: int, model: str | LoadedModel | None = None) -> "Workload":
-        """Read it from the header and load the model. Raises: TraceError, as ``counterfactual``; ModelError."""
+        """Read it from the header and load the model. Raises: TraceError, as ``counterfactual``."""
         header = trace.header
         _require_prompts(trace)
         config = _config(header.config)
@@ -85,13 +85,17 @@ def _work(step: StepSnapshot, places: Mapping[int, int]) -> Work:
 
 
 def _load(trace: Trace, config: EngineConfig, model: str | LoadedModel | None) -> LoadedModel:
-    """Load the trace's model. Raises: TraceError for other weights."""
+    """Load the trace's model. Raises: TraceError when it is not here, or has other weights."""
     header = trace.header
     if isinstance(model, LoadedModel):
         loaded = model
     else:
-        spec = resolve_device(config.device, config.dtype)
-        loaded = load_model(model or header.model.name, spec, seed=config.seed, max_seq_len=config.max_seq_len)
+        try:
+            spec = resolve_device(config.device, config.dtype)
+            loaded = load_model(model or header.model.name, spec, seed=config.seed, max_seq_len=config.max_seq_len)
+        except (ConfigError, ModelError) as error:
+            message = f"this trace cannot be run again here: {error}; counterfactual(trace, i, model=...) names a model"
+            raise TraceError(message) from error
     if loaded.weight_hash != header.model.weight_hash:
         message = (
             f"this trace cannot be run again: it was recorded with weights {header.model.weight_hash}, and "

@@ -92,6 +92,10 @@ def test_what_cannot_be_run_again_says_so_in_one_line(full_trace):
             dataclasses.replace(header, model=dataclasses.replace(header.model, weight_hash="abc")), full_trace.steps
         ),
     }
+    gone = dataclasses.replace(header, model=dataclasses.replace(header.model, name="/no/such/model.gguf"))
+    cases["no file or folder '/no/such/model.gguf'"] = Trace(gone, full_trace.steps)
+    elsewhere = dataclasses.replace(header, config={**header.config, "device": "cuda:7"})
+    cases["counterfactual(trace, i, model=...) names a model"] = Trace(elsewhere, full_trace.steps)
     for words, trace in cases.items():
         with pytest.raises(TraceError, match="this trace cannot be run again") as caught:
             Workload.of(trace, 0)
