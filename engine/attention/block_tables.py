@@ -36,8 +36,10 @@ class BlockTables:
         self._rows_dev = torch.zeros((S, columns), dtype=torch.int32, device=device)
         self._places_dev = torch.zeros(S, dtype=torch.int64, device=device)
         self._cells_dev = torch.zeros(2 * self._most_cells, dtype=torch.int64, device=device)
+        self._ids_dev = self._cells_dev.view(torch.int32)[::2]
         self._host = np.zeros((S, columns), dtype=np.int32)
         self.room = np.zeros(S, dtype=np.int32)  # KV tokens that each table holds
+        self._runs = [0] * S  # the last column, as plain integers
         self.held: list[BlockTable] = []  # empty when it is not known what was written
         self.changed: tuple[int, ...] = ()  # rows that the last call wrote, ascending
 
@@ -55,24 +57,26 @@ class BlockTables:
     def grow(self, rows: tuple[int, ...], tables: Sequence[BlockTable]) -> None:
         """Write tables that begin with the ones held, by their new cells alone. Order: rows ascending."""
         held, self.held = self.held, []  # whatever is not known after an interrupt is written again
-        columns, width = self._width + 1, self._width
+        columns, width, runs, room = self._width + 1, self._width, self._runs, self.room
         places: list[int] = []
         values: list[int] = []
         for row, table in zip(rows, tables, strict=True):
-            known, first = len(held[row]), row * columns
-            places.extend(range(first + known, first + len(table)))
+            known, first, length = len(held[row]), row * columns, len(table)
+            places.extend(range(first + known, first + length))
             values.extend(table[known:])
-            if int(self._host[row, width]) == known:  # it was one stretch, which may go on
+            if runs[row] == known:  # it was one stretch, which may go on
+                runs[row] = _run_on(table, known)
                 places.append(first + width)
-                values.append(_run_on(table, known))
+                values.append(runs[row])
             held[row] = table
+            room[row] = length * self._tokens_per_block
         self.changed = rows
-        self._host.reshape(-1)[places] = values
-        self.room[list(rows)] = [len(table) * self._tokens_per_block for table in tables]
+        cells = np.array(places + values, dtype=np.int64)
+        self._host.reshape(-1)[cells[: len(places)]] = cells[len(places) :]
         if len(places) > self._most_cells:
             self._scatter_rows(self._host[list(rows)], rows)
         else:
-            self._scatter_cells(places, values)
+            self._scatter_cells(cells)
         self.held = held
 
     def check(self, tables: Sequence[BlockTable]) -> None:
@@ -82,6 +86,7 @@ class BlockTables:
             assert tuple(row[: len(table)]) == table
             assert not row[len(table) : width].any()
             assert int(row[width]) == leading_run(table)
+        assert self._runs == [int(run) for run in self._host[:, width]]
         assert not self._host[len(tables) :].any()
         assert list(self.room[: len(tables)]) == [len(table) * self._tokens_per_block for table in tables]
 
@@ -92,7 +97,7 @@ class BlockTables:
         for row, table in zip(rows, tables, strict=True):
             host[row, : len(table)] = table
             host[row, len(table) : width] = 0
-            host[row, width] = leading_run(table)
+            host[row, width] = self._runs[row] = leading_run(table)
             self.room[row] = len(table) * self._tokens_per_block
             held[row] = table
         if len(rows) == len(host):
@@ -110,12 +115,12 @@ class BlockTables:
         self._places_ring.mark_copied(self._stream)
         self._stream.launch(lambda: self._matrix.index_copy_(0, places, rows))
 
-    def _scatter_cells(self, places: list[int], values: list[int]) -> None:
-        """Copy places and values together, as 64-bit integers; the low words of the values are the 32-bit ones."""
-        count = len(places)
-        self._stream.copy_(self._cells_dev[: 2 * count], self._cells_ring.stage(places + values))
+    def _scatter_cells(self, cells: np.ndarray) -> None:
+        """Copy places, then ids, together, as 64-bit integers; the low words of the ids are the 32-bit ones."""
+        count = len(cells) // 2
+        self._stream.copy_(self._cells_dev[: 2 * count], self._cells_ring.stage(cells))
         self._cells_ring.mark_copied(self._stream)
-        at, ids = self._cells_dev[:count], self._cells_dev[count : 2 * count].view(torch.int32)[::2]
+        at, ids = self._cells_dev[:count], self._ids_dev[count : 2 * count]
         self._stream.launch(lambda: self._flat.index_copy_(0, at, ids))
 
 
