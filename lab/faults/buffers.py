@@ -4,14 +4,15 @@ Does not: run them (``runs.py``). Source: each fault names the public bug it is 
 """
 
 import contextlib
-import copy
 import dataclasses
+import functools
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
 
+from engine.attention.native import NativeBackend
 from engine.attention.paged import PagedMetadata
 from engine.cuda_graphs.key import KeyType
 from engine.cuda_graphs.runner import CUDAGraphRunner
@@ -73,32 +74,25 @@ def _rebinding_kv_lens() -> Generator[None]:
         yield
 
 
-def _twin(metadata: Any) -> Any:
-    """Copy a metadata object: equal contents in new tensors, over the same KV pool."""
-    twin = copy.copy(metadata)
-    storage = metadata.step_table.untyped_storage().data_ptr()
-    twin.step_table = metadata.step_table.clone()
+@contextlib.contextmanager
+def _fresh_metadata_each_step() -> Generator[None]:
+    """Hand out another metadata object of the same kind and size for every step on a graph, to be prepared anew."""
+    make, find = part(NativeBackend, "make_metadata"), part(CUDAGraphRunner, "metadata_for")
+    made_by: dict[Any, Callable[[], Any]] = {}
 
-    def moved(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() == storage:
-            return twin.step_table.as_strided(value.size(), value.stride(), value.storage_offset())
-        return value
-
-    for name, value in vars(metadata).items():
-        if name != "step_table":
-            setattr(twin, name, moved(value))
-    flat: dict[str, Any] = metadata._flat
-    twin._flat = {name: moved(value) for name, value in flat.items()}
-    return twin
-
-
-def _fresh_metadata_each_step() -> contextlib.AbstractContextManager[None]:
-    find = part(CUDAGraphRunner, "metadata_for")
+    def make_and_remember(self: Any, storage: Any, capacity: Any) -> Any:
+        metadata = make(self, storage, capacity)
+        made_by[metadata] = functools.partial(make, self, storage, capacity)
+        return metadata
 
     def find_twin(self: Any, key: KeyType) -> Any:
-        return _twin(find(self, key))
+        return made_by[find(self, key)]()
 
-    return swapped(CUDAGraphRunner, "metadata_for", find_twin)
+    with (
+        swapped(NativeBackend, "make_metadata", make_and_remember),
+        swapped(CUDAGraphRunner, "metadata_for", find_twin),
+    ):
+        yield
 
 
 class _SharedRing(PinnedRing):
@@ -167,8 +161,8 @@ BUFFER_FAULTS: Final = (
     Fault(
         name="equal-but-other-metadata",
         explanation=(
-            "The step prepares a copy of the graph's metadata object. Its contents are right and equal, and the graph "
-            "does not read them: it reads the tensors of the object that it was captured with."
+            "The step prepares another metadata object of the same kind. Its contents are all that they should be, and "
+            "the graph does not read them: it reads the tensors of the object that it was captured with."
         ),
         rule="One metadata object per graph key; compare it with `is`, not with equality.",
         source="NVIDIA/TensorRT-LLM: a replay asserts the identity of its attention metadata",

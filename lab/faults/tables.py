@@ -5,13 +5,13 @@ Does not: run them (``runs.py``). Source: each fault names the public bug it is 
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import torch
 
 from engine import model_engine
-from engine.attention.interface import AttentionStep, MetadataCapacity
+from engine.attention.interface import AttentionStep, MetadataCapacity, SteadyStep
 from engine.attention.paged import PagedMetadata
 from engine.attention.vanilla import VanillaMetadata
 from engine.cuda_graphs.dummies import WARM_UP_DUMMY_ID
@@ -21,7 +21,6 @@ from lab.faults.fault import THREE, Fault, Joining, Workload, part, small_config
 _NARROW: Final = 4  # columns of a captured table that is too narrow
 _VANILLA: Final = small_config(attention_backend="vanilla")
 _LAST_BLOCK_TAKEN: Final = (Joining("xyz!?"), Joining("abc"), Joining("once upon a ti"))  # of 14, by the third one
-_ROOM: Final = 1 << 20  # KV tokens: more than any table here
 
 
 @contextlib.contextmanager
@@ -73,39 +72,49 @@ def _narrow_graphs() -> contextlib.AbstractContextManager[None]:
 
 def _write_wider() -> contextlib.AbstractContextManager[None]:
     """Lay a table that is too wide row after row into the captured memory, each row as long as it needs to be."""
-    write = part(PagedMetadata, "_write_table_rows")
+    prepare = part(PagedMetadata, "prepare")
 
-    def write_rows(self: Any, rows: Sequence[int], tables: Sequence[tuple[int, ...]]) -> None:
+    def prepare_wider(self: Any, step: AttentionStep) -> None:
         S, W = self.block_table.shape
-        write(self, rows, [table[:W] for table in tables])
-        self._room_host[list(rows)] = _ROOM  # the length check has the captured width in mind
-        wide = max(map(len, tables))
+        tables, wide = step.block_tables, max(map(len, step.block_tables))
+        prepare(self, dataclasses.replace(step, block_tables=tuple(table[:W] for table in tables)))
         if wide > W:
             laid = torch.zeros(S * wide, dtype=torch.int32)
-            for row, table in zip(rows, tables, strict=True):
+            for row, table in enumerate(tables):
                 laid[row * wide : row * wide + len(table)] = torch.tensor(table, dtype=torch.int32)
             self._stream.copy_(self.block_table, laid[: S * W].view(S, W))
 
-    return swapped(PagedMetadata, "_write_table_rows", write_rows)
+    return swapped(PagedMetadata, "prepare", prepare_wider)
 
 
-def _keeping_old_columns() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _keeping_old_columns() -> Generator[None]:
     """Write a sequence's table when it is new, and overlook that it grew."""
-    write = part(PagedMetadata, "_write_table_rows")
+    prepare, advance = part(PagedMetadata, "prepare"), part(PagedMetadata, "advance")
+    written: dict[Any, dict[int, tuple[int, ...]]] = {}  # by metadata object and row
 
-    def write_rows(self: Any, rows: Sequence[int], tables: Sequence[tuple[int, ...]]) -> None:
-        held = list(self._tables)
-        grown = [
-            row
-            for row, table in zip(rows, tables, strict=True)
-            if row < len(held) and held[row] and table[: len(held[row])] == held[row]
-        ]
-        before = self.block_table[grown].clone()
-        write(self, rows, tables)
+    def keep_rows(metadata: Any, tables: dict[int, tuple[int, ...]], write: Callable[[], None]) -> None:
+        known = written.setdefault(metadata, {})
+        grown = [row for row, table in tables.items() if known.get(row) and _has_grown(known[row], table)]
+        before = metadata.block_table[grown].clone()
+        write()
         for row, old in zip(grown, before, strict=True):
-            self._stream.copy_(self.block_table[row], old)
+            metadata._stream.copy_(metadata.block_table[row], old)
+        known.update(tables)
 
-    return swapped(PagedMetadata, "_write_table_rows", write_rows)
+    def prepare_keeping(self: Any, step: AttentionStep) -> None:
+        keep_rows(self, dict(enumerate(step.block_tables)), lambda: prepare(self, step))
+
+    def advance_keeping(self: Any, step: SteadyStep) -> None:
+        changed = dict(zip(step.changed_rows, step.changed_tables, strict=True))
+        keep_rows(self, changed, lambda: advance(self, step))
+
+    with swapped(PagedMetadata, "prepare", prepare_keeping), swapped(PagedMetadata, "advance", advance_keeping):
+        yield
+
+
+def _has_grown(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    return len(new) > len(old) and new[: len(old)] == old
 
 
 def _spoil_pool(llm: LLM) -> None:

@@ -46,6 +46,11 @@ def test_an_unknown_fault_is_one_line_and_status_2(capsys):
     assert "did you mean 'forgotten-replay'" in capsys.readouterr().err
 
 
+def test_a_device_that_is_not_there_is_one_line_and_status_2(capsys):
+    assert main(["faults", "run", "forgotten-replay", "--device", "cuda:99"]) == 2
+    assert "device 'cuda:99'" in capsys.readouterr().err
+
+
 def test_a_name_or_all_must_be_given():
     with pytest.raises(SystemExit):
         main(["faults", "run"])
