@@ -1,3 +1,6 @@
+import contextlib
+import sys
+
 import pytest
 
 from engine.errors import ConfigError
@@ -9,8 +12,8 @@ def test_every_fault_has_its_row_in_the_table_of_verdicts():
     assert list(VERDICTS) == list(FAULTS)
 
 
-def test_there_are_at_least_twenty_and_each_says_what_why_and_whence():
-    assert len(FAULTS) >= 20
+def test_there_are_at_least_twenty_two_and_each_says_what_why_and_whence():
+    assert len(FAULTS) >= 22
     for fault in FAULTS.values():
         assert fault.explanation.endswith(".")
         assert fault.rule.endswith(".")
@@ -23,3 +26,24 @@ def test_a_misspelt_fault_names_the_nearest():
         find_fault("forgoten-replay")
     with pytest.raises(ConfigError, match="`stepscope faults list` names them"):
         find_fault("?")
+
+
+def engine_as_it_is():
+    """Everything that a patch could replace: the names of every engine module and of every class in it."""
+    modules = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "engine"}
+    found = {name: dict(vars(module)) for name, module in modules.items()}
+    for module in modules.values():
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__.startswith("engine"):
+                found[f"{value.__module__}.{value.__qualname__}"] = dict(vars(value))
+    return found
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_leaves_the_engine_as_it_was(name):
+    fault, before = FAULTS[name], engine_as_it_is()
+    with fault.lift(), fault.patch():
+        is_changed = engine_as_it_is() != before
+    assert is_changed == (fault.patch is not contextlib.nullcontext)
+    after = engine_as_it_is()
+    assert {key: vars_ for key, vars_ in after.items() if key in before} == before
