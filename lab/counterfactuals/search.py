@@ -73,7 +73,8 @@ def counterfactual(
 ) -> Counterfactual:
     """Find the smallest change that puts step ``i`` of the trace on a graph, and prove it.
 
-    model: where the trace's model lies by now, or the loaded model; None takes the name in the header.
+    model: where the trace's model lies by now, or the model itself (``llm.loaded``), which saves loading it; None takes
+    the name in the header.
     Raises: TraceError for a step that is not there, or a trace that cannot be run again (redacted, without prompts or
     configuration, other weights, recorded from the middle of a run).
     """

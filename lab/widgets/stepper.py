@@ -212,7 +212,12 @@ class Stepper(anywidget.AnyWidget):
         if at is None:
             message = f"there is no step {step} in this run, so nothing can be proved of it"
             raise ConfigError(message)
-        self.whatifs = {**self.whatifs, **prove(trace, [at])}
+        self.whatifs = {**self.whatifs, **prove(trace, [at], model=self._model())}
+
+    def _model(self) -> object:
+        """Return the session's model, so that it need not be loaded again; a compiled one belongs to its engine."""
+        llm: Any = getattr(self._session, "llm", None)
+        return None if llm is None or llm.config.torch_compile else llm.loaded
 
     def _run_one(self) -> None:
         session = self._session

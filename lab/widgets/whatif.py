@@ -52,11 +52,11 @@ WHAT_IF_WORDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-def prove(trace: Trace, indices: Sequence[int]) -> Answers:
-    """Return what the stepper says of these steps, by step number. Raises: as ``counterfactual``."""
+def prove(trace: Trace, indices: Sequence[int], *, model: object = None) -> Answers:
+    """Return what the stepper says of these steps, by step number. model, Raises: as for ``counterfactual``."""
     prover = importlib.import_module(_PROVER)
-    explore = cast("Callable[[Trace, int], Any]", prover.counterfactual)
-    return {str(trace.steps[index].step): list(explore(trace, index).say) for index in indices}
+    explore = cast("Callable[..., Any]", prover.counterfactual)
+    return {str(trace.steps[index].step): list(explore(trace, index, model=model).say) for index in indices}
 
 
 def wanted(trace: Trace, choice: bool | Mapping[int, Any]) -> Answers:  # noqa: FBT001 - the public option of show

@@ -1,8 +1,11 @@
+import dataclasses
+
 import pytest
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config import CudaGraphConfig, EngineConfig, SamplingParams
 from engine.errors import ClosedError, ConfigError, RequestError
 from engine.llm import LLM
+from lab.counterfactuals import workload
 from lab.session import Planned, Session, attach, plan
 from lab.trace import Trace
 from tests.lab.tiny_runs import TINY_CONFIG, WORKLOAD
@@ -210,3 +213,29 @@ def test_a_number_of_steps_that_is_none_is_refused():
             session.run("x")
         with pytest.raises(RequestError, match="max_steps must be an integer of at least 0, got -1"):
             session.run(-1)
+
+
+def test_a_live_stepper_proves_a_step_with_the_session_s_own_model(monkeypatch):
+    config = dataclasses.replace(TINY_CONFIG, cuda_graph=CudaGraphConfig(batch_sizes=(1,)))
+    params = SamplingParams(max_tokens=4, ignore_eos=True)
+    with Session("tiny", prompts=["abc", "de"], config=config, params=params) as session:
+        session.step()
+        session.step()
+        widget = session.show()
+        models = []
+
+        def watched(model, *args, **options):
+            models.append(model)
+            return LLM(model, *args, **options)
+
+        monkeypatch.setattr(workload, "LLM", watched)
+        widget._handle_custom_msg({"type": "prove", "step": 1}, [])
+        assert widget.whatifs["1"][0] == (
+            "whatif.change",
+            {"field": "CudaGraphConfig.batch_sizes", "before": "(1,)", "after": "(1, 2)"},
+        )
+        assert all(model is session.llm.loaded for model in models)
+        session.run()
+        session.llm.check()
+        assert [len(output.token_ids) for output in session.outputs] == [4, 4]
+        widget.close()

@@ -106,7 +106,7 @@ for step in (4, 5):
 # changed field after another, until a step that does *the same work* takes a graph.
 
 # %%
-answer = counterfactual(session.trace, 4)
+answer = counterfactual(session.trace, 4, model=session.llm.loaded)  # the model is here already
 print(textwrap.fill(answer.sentence, width=100))
 
 # %% [markdown]
