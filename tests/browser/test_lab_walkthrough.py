@@ -104,6 +104,19 @@ def test_a_live_step_appends_a_step(opened):
     assert after["sentence"]
 
 
+def test_the_kernel_proves_the_smallest_change_when_it_is_asked(opened):
+    page, root = opened.page, _stepper(opened)
+    page.keyboard.press("Home")
+    for _ in range(4):
+        _press(page, root, "ArrowRight")
+    root.get_by_role("tab", name="Choose graph").click()
+    root.get_by_role("button", name="Prove the smallest change").click()
+    proof = root.locator(".ss-whatif", has_text="Proved by a re-run")
+    proof.wait_for(timeout=120_000)
+    assert "CudaGraphConfig.prefill_num_tokens: () → (5,)." in proof.inner_text()
+    assert not root.locator('[role="alert"]').is_visible()
+
+
 def test_keys_in_the_stepper_leave_the_cells_alone(opened):
     page = opened.page
     _stepper(opened)
