@@ -96,8 +96,10 @@ def _outcomes(names: Sequence[str], guards: Sequence[str], device: str) -> dict[
 
 
 def _row(report: "Report") -> dict[str, Any]:
-    verdicts = {f"guards {outcome.guards}": outcome.verdict for outcome in report.outcomes}
-    return {"fault": report.fault.name, **verdicts, "detected": "yes" if report.detected else "NO"}
+    row: dict[str, Any] = {"fault": report.fault.name}
+    for outcome in report.outcomes:
+        row |= {f"guards {outcome.guards}": outcome.verdict, f"step ({outcome.guards})": outcome.first_step}
+    return row | {"detected": "yes" if report.detected else "NO"}
 
 
 def describe(report: "Report") -> Iterator[str]:

@@ -54,15 +54,15 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """Say it as the scenario tables do: ok, refused, raised, wrong(step, row) or off-graph(step)."""
+        """Say it as a table of scenarios does: ok, refused(error), raised(error), wrong(first row) or off-graph."""
         if self.error is not None:
             return "unknown"
         if self.raised is not None:
             is_refusal = self.raised.endswith(("RefusedError", "AuditError", "CapacityError"))
             return f"{'refused' if is_refusal else 'raised'}({self.raised})"
         if self.wrong_step is not None:
-            return f"wrong(step {self.wrong_step}, row {self.wrong_row})"
-        return "ok" if self.lost_step is None else f"off-graph(step {self.lost_step})"
+            return f"wrong({self.wrong_row})"
+        return "ok" if self.lost_step is None else "off-graph"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

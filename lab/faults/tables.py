@@ -176,7 +176,9 @@ TABLE_FAULTS: Final = (
         ),
         rule="A table row is stale the moment its sequence gets a block: compare tables, not requests.",
         source="GeeeekExplorer/nano-vllm issue 258 and vllm-project/vllm issue 8068: wrong slots at a block's edge",
-        workload=Workload((Joining("abcdef"), Joining("xyz")), _VANILLA),
+        workload=Workload(
+            (Joining("abcdef"), Joining("xyz")), small_config(batch_sizes=(2,), attention_backend="vanilla")
+        ),
         patch=_keeping_old_columns,
     ),
     Fault(

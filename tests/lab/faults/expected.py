@@ -18,10 +18,14 @@ CAPTURE, CAPACITY = "refused(CaptureRefusedError)", "refused(CapacityError)"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The verdicts with the guards on and off. cuda_off: that of CUDA where it differs, and why."""
+    """The verdicts with the guards on and off; step: at which the harm first shows without guards, on the tape.
+
+    cuda_off: the verdict of CUDA where it differs, and why. A step may differ there: kernels of one launch race.
+    """
 
     on: str
     off: str
+    step: int
     cuda_off: str | None = None
     difference: str = ""
 
@@ -33,32 +37,32 @@ class Row:
 
 
 VERDICTS: dict[str, Row] = {
-    "short-input-stale-tail": Row(REPLAY, "wrong(step 1, row 3)"),
-    "padding-rows-not-zeroed": Row(AUDIT, "wrong(step 1, row 3)"),
-    "rebound-buffer": Row(REPLAY, "wrong(step 1, row 0)"),
-    "equal-but-other-metadata": Row(REPLAY, "wrong(step 1, row 0)"),
-    "broadcast-positions": Row(REPLAY, "wrong(step 1, row 1)"),
-    "pinned-source-rewritten": Row(AUDIT, "wrong(step 0, row 10)"),
-    "missing-key-field": Row(AUDIT, "wrong(step 1, row 0)"),
-    "stale-greedy-flag": Row(AUDIT, "wrong(step 4, row 3)"),
-    "dummy-by-incidental-state": Row(AUDIT, "wrong(step 4, row 1)"),
-    "dummy-aliases-live-block": Row(AUDIT, "wrong(step 1, row 0)"),
-    "lazy-dummy-in-a-full-pool": Row(AUDIT, "off-graph(step 1)"),
-    "partial-dummy-leaked": Row(AUDIT, "raised(NoFreeSlotsError)"),
-    "workspace-grows-after-capture": Row(AUDIT, "wrong(step 1, row 0)"),
-    "output-read-after-another-replay": Row(AUDIT, "wrong(step 1, row 0)"),
-    "forgotten-replay": Row(AUDIT, "wrong(step 1, row 0)"),
-    "capture-while-serving": Row(CAPTURE, "wrong(step 1, row 0)"),
+    "short-input-stale-tail": Row(REPLAY, "wrong(3)", 1),
+    "padding-rows-not-zeroed": Row(AUDIT, "wrong(3)", 1),
+    "rebound-buffer": Row(REPLAY, "wrong(0)", 1),
+    "equal-but-other-metadata": Row(REPLAY, "wrong(0)", 1),
+    "broadcast-positions": Row(REPLAY, "wrong(1)", 1),
+    "pinned-source-rewritten": Row(AUDIT, "wrong(10)", 0),
+    "missing-key-field": Row(AUDIT, "wrong(0)", 1),
+    "stale-greedy-flag": Row(AUDIT, "wrong(3)", 4),
+    "dummy-by-incidental-state": Row(AUDIT, "wrong(1)", 4),
+    "dummy-aliases-live-block": Row(AUDIT, "wrong(0)", 1),
+    "lazy-dummy-in-a-full-pool": Row(AUDIT, "off-graph", 1),
+    "partial-dummy-leaked": Row(AUDIT, "raised(NoFreeSlotsError)", 3),
+    "workspace-grows-after-capture": Row(AUDIT, "wrong(0)", 1),
+    "output-read-after-another-replay": Row(AUDIT, "wrong(0)", 1),
+    "forgotten-replay": Row(AUDIT, "wrong(0)", 1),
+    "capture-while-serving": Row(CAPTURE, "wrong(0)", 1),
     "host-read-inside-capture": Row(
-        CAPTURE, "wrong(step 1, row 0)", CAPTURE, "CUDA's own refusal cannot be lifted; the tape's is a check of ours"
+        CAPTURE, "wrong(0)", 1, CAPTURE, "CUDA's own refusal cannot be lifted; the tape's is a check of ours"
     ),
-    "slot-minus-one-as-index": Row(AUDIT, "wrong(step 6, row 2)"),
-    "block-table-wider-than-captured": Row(CAPACITY, "wrong(step 6, row 0)"),
-    "stale-block-table-column": Row(AUDIT, "wrong(step 2, row 1)"),
-    "nan-in-unused-block": Row(AUDIT, "wrong(step 0, row 10)"),
-    "cached-list-aliased": Row(AUDIT, "wrong(step 2, row 0)"),
-    "steady-record-not-dropped": Row(AUDIT, "wrong(step 7, row 0)"),
-    "promotion-by-stale-index": Row(AUDIT, "wrong(step 5, row 0)"),
+    "slot-minus-one-as-index": Row(AUDIT, "wrong(2)", 6),
+    "block-table-wider-than-captured": Row(CAPACITY, "wrong(0)", 6),
+    "stale-block-table-column": Row(AUDIT, "wrong(1)", 3),
+    "nan-in-unused-block": Row(AUDIT, "wrong(10)", 0),
+    "cached-list-aliased": Row(AUDIT, "wrong(0)", 2),
+    "steady-record-not-dropped": Row(AUDIT, "wrong(0)", 7),
+    "promotion-by-stale-index": Row(AUDIT, "wrong(0)", 5),
 }
 
 
@@ -78,7 +82,8 @@ def outcome_here(name: str, guards: str) -> Outcome:
 def check_fault(name: str, message: str) -> None:
     """Run a fault with the guards on and off: both give the table's verdict, and the refusal says ``message``."""
     on, off = outcome_here(name, "on"), outcome_here(name, "off")
-    assert (on.verdict, off.verdict) == (VERDICTS[name].on, VERDICTS[name].off)
+    row = VERDICTS[name]
+    assert (on.verdict, off.verdict, off.first_step) == (row.on, row.off, row.step)
     assert on.detected
     assert off.detected
     assert message in (on.message or "")

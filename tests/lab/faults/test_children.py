@@ -10,7 +10,7 @@ def test_faults_run_in_processes_that_start_warm():
     found = dict(run_in_children(tasks, "cpu", at_once=2))
     assert {task.guards: outcome.verdict for task, outcome in found.items()} == {
         "on": "refused(ReplayRefusedError)",
-        "off": "wrong(step 1, row 3)",
+        "off": "wrong(3)",
     }
 
 

@@ -38,13 +38,13 @@ def test_an_entry_has_the_promised_keys_and_both_settings():
     assert (entry["detected"], entry["raised"]) == (True, "ReplayRefusedError")
     assert (entry["first_step"], entry["first_row"]) == (2, 3)
     assert entry["guards_on"]["verdict"] == "refused(ReplayRefusedError)"
-    assert entry["guards_off"]["verdict"] == "wrong(step 2, row 3)"
+    assert entry["guards_off"]["verdict"] == "wrong(3)"
 
 
 def test_verdicts_tell_refusals_from_crashes_and_lost_graphs():
     assert Outcome("off", raised="NoFreeSlotsError", raised_step=3).verdict == "raised(NoFreeSlotsError)"
     assert Outcome("off", raised="CapacityError", raised_step=3).verdict == "refused(CapacityError)"
-    assert Outcome("off", lost_step=1).verdict == "off-graph(step 1)"
+    assert Outcome("off", lost_step=1).verdict == "off-graph"
     assert Outcome("off", error="no answer").verdict == "unknown"
 
 

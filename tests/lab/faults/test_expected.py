@@ -26,5 +26,5 @@ def test_with_its_guards_every_fault_is_refused_on_both_machines():
 def test_the_table_reads_as_markdown():
     text = markdown(table_rows())
     assert "| a stale tail | wrong(3) | the same |" in text
-    assert "| fault forgotten-replay, guards off | wrong(step 1, row 0) | the same |" in text
+    assert "| fault forgotten-replay, guards off | wrong(0) | the same |" in text
     assert "\n\n| tried | why |\n|---|---|\n" in text
