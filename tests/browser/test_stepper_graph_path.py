@@ -151,6 +151,21 @@ def test_a_tensor_that_moved_differs(page_over, good):
     assert "differs" in row
 
 
+def test_a_moved_tensor_of_the_metadata_differs_even_when_no_check_saw_it(page_over, good):
+    at = first(good, lambda step: step.path.num_padding)
+    moved = [
+        dataclasses.replace(view, address=view.address + 64)
+        if (view.layer, view.name) == ("metadata", "kv_lens")
+        else view
+        for view in good.steps[at].buffers
+    ]
+    steps = [*good.steps[:at], dataclasses.replace(good.steps[at], buffers=tuple(moved))]
+    page = page_over(Trace(good.header, steps), step=at, stage=7)
+    wrong = [text for text in address_rows(page).all_inner_texts() if text.startswith("✗")]
+    assert len(wrong) == 1
+    assert "captured metadata.kv_lens" in wrong[0]
+
+
 def test_an_eager_step_has_addresses_and_nothing_simulated(page_over, good):
     page = page_over(good, step=0, stage=7)
     assert "Graph statics: seq_slots" in " ".join(address_rows(page).all_inner_texts())
@@ -228,6 +243,12 @@ def test_wrong_rows_are_marked_in_the_rows_the_buffers_and_the_timeline(page_ove
     assert page.locator(".ss-panel .ss-cell.ss-wrong:visible").count() == 4
     assert page.locator(".ss-chart g[data-wrong]:visible").count() == 1
     focus(page)
+    press(page, "PageDown", 4)
+    assert [row.locator("th").inner_text() for row in page.locator(".ss-panel tr.ss-wrong:visible").all()] == [
+        "✗ r1",
+        "✗ r3",
+    ]
+    press(page, "PageUp", 4)
     press(page, "ArrowLeft")
     assert page.locator(".ss-panel .ss-wrong:visible").count() == 0
 

@@ -31,14 +31,21 @@ function runPanel(cx) {
       setText(item.cells[3], got);
     });
 
-  // What a replay compared with its capture; other tensors are compared with the first step here.
+  // What a graph has baked in beside what was seen there in this step; other tensors beside their first address here.
+  // Seen, not compared: with the engine's checks off, a tensor that moved must show all the same.
   function addressLines(frame) {
-    const captured = frame.run.check.filter((line) => line[0].startsWith(ADDRESS)).map(([name, ...rest]) => [cx.t("run.captured", { name: name.slice(ADDRESS.length) }), ...rest]);
-    const seen = frame.buf.map((entry) => cx.store.buffers[entry[0]]).filter(({ layer }) => layer === LAYERS[0] || (layer === LAYERS[1] && !captured.length));
-    return [...captured, ...seen.map(({ name, layer, address }) => {
-      const first = cx.store.firstSeen.get(layer + name);
-      return [`${cx.t("layer." + layer)}: ${name}`, formatAddress(first), formatAddress(address), first === address];
-    })];
+    const buffers = frame.buf.map((entry) => cx.store.buffers[entry[0]]);
+    const seen = new Map(buffers.map(({ layer, name, address }) => [(layer === LAYERS[1] ? "statics." : layer + ".") + name, formatAddress(address)]));
+    const captured = frame.run.check.filter((line) => line[0].startsWith(ADDRESS)).map(([line, expected, got]) => {
+      const name = line.slice(ADDRESS.length);
+      const now = seen.get(name) || got;
+      return [cx.t("run.captured", { name }), expected, now, expected === now];
+    });
+    const others = buffers.filter(({ layer }) => layer === LAYERS[0] || !captured.length);
+    return [...captured, ...others.map((buffer) => {
+      const first = cx.store.firstSeen.get(Store.place(buffer, frame));
+      return [`${cx.t("layer." + buffer.layer)}: ${buffer.name}`, formatAddress(first), formatAddress(buffer.address), first === buffer.address];
+    })].sort((one, other) => one[3] - other[3]); // what differs comes first
   }
 
   const noCheck = cx.label(h("p", { class: "ss-note" }), "run.no_check");
@@ -89,6 +96,9 @@ function samplePanel(cx) {
         const span = cx.store.spanOf(frame, rid);
         tagRequest(item.root, rid);
         requestCell(cx, item.cells[0], rid);
+        const isWrong = Boolean(span) && frame.wrong.has(cx.firstRow(frame, rid) + span[3] - 1);
+        setClass(item.root, "ss-wrong", isWrong);
+        if (isWrong) setText(item.cells[0], "✗ " + cx.store.name(rid));
         setText(item.cells[1], meta >= 0 && frame.meta.slots[meta] >= 0 ? frame.meta.slots[meta] : "–");
         setText(item.token, cx.tokenText(token));
         setText(item.cells[3], token);

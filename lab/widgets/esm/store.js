@@ -19,7 +19,7 @@ class Store {
     this.order = [];
     this.texts = new Map();
     this.buffers = [];
-    this.firstSeen = new Map(); // layer and name -> the address at its first step here
+    this.firstSeen = new Map(); // place -> the address at its first step here
     this.tables = new Map(); // request -> [[frame index, block ids], ...], newest last
     this.outputs = new Map(); // request -> [[frame index, token id], ...]
     this.written = new Map(); // request -> [[frame index, text that became showable], ...]
@@ -40,7 +40,6 @@ class Store {
     for (const [id, text] of part.texts || []) this.texts.set(id, text);
     for (const [at, name, layer, address, capacity, dtype] of part.buffers || []) {
       this.buffers[at] = { name, layer, address, capacity, dtype };
-      if (!this.firstSeen.has(layer + name)) this.firstSeen.set(layer + name, address);
     }
     for (const frame of part.frames || []) {
       if (this.frames.length >= MAX_FRAMES) break;
@@ -67,6 +66,10 @@ class Store {
         this.requests.set(group[0], { id: group[0], prompt: 0, max: 0, text: "" });
       }
     }
+    for (const [at_] of frame.buf) {
+      const place = Store.place(this.buffers[at_], frame);
+      if (!this.firstSeen.has(place)) this.firstSeen.set(place, this.buffers[at_].address);
+    }
     frame.n = frame.rows.reduce((sum, group) => sum + group[5], 0);
     frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), 0);
     frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0);
@@ -77,6 +80,11 @@ class Store {
     frame.wrong = new Map(frame.marks); // row -> what is wrong with it
     frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
     this.maxRows = Math.max(this.maxRows, frame.n);
+  }
+
+  // Each metadata object has tensors of its own.
+  static place({ layer, name }, frame) {
+    return layer + name + (layer === LAYERS[2] ? frame.meta.obj : "");
   }
 
   get length() {
