@@ -11,7 +11,7 @@ def test_a_reason_is_its_own_name_so_that_traces_can_be_read(kind):
 
 
 def test_paths_are_named_as_the_command_line_prints_them():
-    assert [path.value for path in PathKind] == ["eager", "capture", "replay"]
+    assert [path.value for path in PathKind] == ["eager", "capture", "replay", "prefill_replay"]
 
 
 def _prompts(*lengths, max_tokens=4):

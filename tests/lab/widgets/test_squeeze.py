@@ -66,9 +66,10 @@ def test_every_line_of_the_parts_that_holds_code_is_a_line_of_the_module():
 
 def test_node_reads_it_as_it_reads_the_source(tmp_path):
     node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here; the browser tests run the module")
-    for name, text in (("short", join_esm()), ("long", "\n".join(read_part(p) for p in stepper._ESM_PARTS))):
+    parts = "\n".join(read_part(part) for part in stepper._ESM_PARTS)
+    assert parts.count("\n") > 2000
+    for name, text in (("short", join_esm()), ("long", parts)):
         file = tmp_path / f"{name}.mjs"
         file.write_text(text, encoding="utf-8")
-        subprocess.run([node, "--check", str(file)], check=True, timeout=60)
+        if node is not None:  # where it is missing, the browser tests run the module
+            subprocess.run([node, "--check", str(file)], check=True, timeout=60)
