@@ -6,16 +6,22 @@ from lab.faults.catalogue import FAULTS
 from lab.faults.children import Task, run_in_children
 from lab.faults.examine import GUARDS
 from tests.engine.cuda_graphs.scenarios import SCENARIOS
-from tests.engine.cuda_graphs.verdicts import judge_in_child
+from tests.engine.cuda_graphs.verdicts import judge_all
 from tests.lab.faults.expected import VERDICTS
 
 pytestmark = pytest.mark.gpu
 TASKS = [Task(name, guards) for name in FAULTS for guards in GUARDS]
 
 
+@pytest.fixture(scope="module")
+def verdicts():
+    """Run every scenario, several at once: starting CUDA is most of the time of each."""
+    return judge_all(SCENARIOS, "cuda", at_once=8)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_cuda_gives_the_verdict_of_the_table(name):
-    assert judge_in_child(name, "cuda") == SCENARIOS[name].cuda
+def test_cuda_gives_the_verdict_of_the_table(verdicts, name):
+    assert verdicts[name] == SCENARIOS[name].cuda
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,11 @@ refilled with SENTINEL, so that reading it shows.
 """
 
 import dataclasses
+import functools
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
@@ -100,12 +102,27 @@ def _report(name: str, device: str, answer) -> None:
     answer.send(judge(SCENARIOS[name].run, device))
 
 
-def judge_in_child(name: str, device: str) -> str:
-    """Run a scenario of the table in a process of its own; torch is imported once, by the fork server."""
+@functools.cache
+def _server():
+    """Start the fork server, which imports torch once for all children."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.engine.cuda_graphs.scenarios"])
     with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):  # or the server could not import the table
         forkserver.ensure_running()
+    return context
+
+
+def judge_all(names: Iterable[str], device: str, *, at_once: int) -> dict[str, str]:
+    """Run scenarios of the table, several at once, and return their verdicts by name."""
+    _server()  # before there are threads
+    names = list(names)
+    with ThreadPoolExecutor(at_once) as pool:
+        return dict(zip(names, pool.map(lambda name: judge_in_child(name, device), names), strict=True))
+
+
+def judge_in_child(name: str, device: str) -> str:
+    """Run a scenario of the table in a process of its own."""
+    context = _server()
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_report, args=(name, device, theirs))
     child.start()
