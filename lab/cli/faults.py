@@ -72,6 +72,7 @@ def run_faults(arguments: argparse.Namespace) -> int:
         print(json.dumps([report.as_json() for report in reports], indent=2))
     elif arguments.all:
         print(table([_row(report) for report in reports]))
+        print("\n`stepscope faults run NAME` tells one of them in full.")
     else:
         print("\n".join(describe(reports[0])))
     return 0 if all(report.detected for report in reports) else NOT_DETECTED

@@ -6,7 +6,7 @@ and whether memory that a graph reads has moved. It reads the device at every st
 they are computed, so it costs much more than a step: it is for lessons and for hunting, not for serving.
 
 Does not: change what a healthy step computes, or repair anything.
-Source: TensorRT-LLM's strict buffer check, taken further; poison before a write is how vLLM's bugs were found.
+Source: TensorRT-LLM's strict buffer check, taken further; poison and canaries are old habits of debugging.
 """
 
 from collections.abc import Callable, Iterator

@@ -165,7 +165,7 @@ CAPTURE_FAULTS: Final = (
             "second one may have computed over them."
         ),
         rule="A graph's outputs are borrowed until the next replay: use or copy them before.",
-        source="NVIDIA/TensorRT-LLM PR 3116: graphs share a pool, outputs are kept as weak references",
+        source="NVIDIA/TensorRT-LLM: all graphs share one pool and keep their outputs as weak references",
         workload=Workload(FOUR, small_config(batch_sizes=(2, 4))),
         patch=_reading_after_another_replay,
     ),
@@ -198,7 +198,7 @@ CAPTURE_FAULTS: Final = (
             "length, and this number is part of the graph for ever."
         ),
         rule="No host reads inside a captured region: lengths stay on the device, where a replay finds them.",
-        source="NVIDIA/TensorRT-LLM PR 15556 and vllm-project/vllm: host-side plans must stay outside capture",
+        source="huggingface/transformers PR 45323: a length that the host knew was baked into captured graphs",
         workload=Workload(FOUR, small_config()),
         patch=_reading_a_length,
         lift=_reads_allowed,

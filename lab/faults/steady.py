@@ -92,7 +92,7 @@ STEADY_FAULTS: Final = (
             "are the same again, and the derived step adds one to lengths that are three steps old."
         ),
         rule="Every step that is not derived drops the record; only the step right behind it may use it.",
-        source="NVIDIA/TensorRT-LLM PR 16313: the full path invalidates the steady cache before anything else",
+        source="NVIDIA/TensorRT-LLM PR 16313 (the steady path): the full path invalidates the cache first",
         workload=Workload(
             (Joining("Hello there"), Joining("abc"), Joining("xyz!?", 4, _BRIEF)), small_config(batch_sizes=(2, 4))
         ),

@@ -175,7 +175,7 @@ TABLE_FAULTS: Final = (
             "block 0, and every request that grows stores its tokens there, over the others'."
         ),
         rule="A table row is stale the moment its sequence gets a block: compare tables, not requests.",
-        source="GeeeekExplorer/nano-vllm issue 258 and vllm-project/vllm issue 8068: wrong slots at a block's edge",
+        source="GeeeekExplorer/nano-vllm issue 258 and vllm-project/vllm issue 8068: bugs of slot mapping",
         workload=Workload(
             (Joining("abcdef"), Joining("xyz")), small_config(batch_sizes=(2,), attention_backend="vanilla")
         ),
