@@ -129,7 +129,7 @@ def _facts(outcome: "Outcome") -> Iterator[str]:
         yield f"  {outcome.error}"
     if outcome.raised is not None:
         when = "during warm-up" if outcome.raised_step == -1 else f"in step {outcome.raised_step}"
-        text = f"{outcome.raised} {when}: {outcome.message}"
+        text = f"{outcome.raised} {when}, by the {outcome.raised_by}: {outcome.message}"
         yield textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     if outcome.wrong_step is not None:
         first = f"first wrong: step {outcome.wrong_step}, row {outcome.wrong_row} {outcome.wrong_text}"

@@ -47,6 +47,11 @@ class Outcome:
         return self.error is None and any(fact is not None for fact in seen)
 
     @property
+    def raised_by(self) -> str | None:
+        """Who refused or failed: a guard of the engine (or the engine itself), or the audit; None when nothing did."""
+        return None if self.raised is None else "audit" if self.raised == "AuditError" else "engine"
+
+    @property
     def first_step(self) -> int | None:
         """The step at which the fault showed."""
         steps = (self.wrong_step, self.lost_step, self.raised_step)
@@ -96,17 +101,25 @@ class Report:
             "explanation": self.fault.explanation,
             "rule": self.fault.rule,
             "source": self.fault.source,
-            **{f"guards_{o.guards}": {"verdict": o.verdict, **_without_texts(o)} for o in self.outcomes},
+            **{
+                f"guards_{o.guards}": {"verdict": o.verdict, "raised_by": o.raised_by, **_without_texts(o)}
+                for o in self.outcomes
+            },
         }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class FaultRun:
     """The traces of a fault for the stepper; broken carries a mark on every wrong row (None: it never got warm)."""
 
     report: Report
     healthy: Trace
     broken: Trace | None
+
+    def __repr__(self) -> str:
+        """Say in one line what came of it."""
+        outcome = self.report.outcomes[0]
+        return f"<fault {self.report.fault.name}, guards {outcome.guards}: {outcome.verdict}, {self.broken!r}>"
 
 
 def examine(fault: Fault, device: str, guards: str) -> Outcome:

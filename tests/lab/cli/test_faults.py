@@ -72,6 +72,6 @@ def test_the_words_of_every_kind_of_outcome():
         Outcome("off", wrong_step=3, wrong_row=1, num_wrong=5, wrong_text="samples 4, the healthy run 6", lost_step=2),
     )
     lines = "\n".join(describe(Report(fault, "cuda", outcomes)))
-    assert "AuditError during warm-up: row 1 must be 2" in lines
+    assert "AuditError during warm-up, by the audit: row 1 must be 2" in lines
     assert "first wrong: step 3, row 1 samples 4, the healthy run 6; 5 wrong rows in all" in lines
     assert "step 2 runs eagerly, where the healthy run replays a graph" in lines

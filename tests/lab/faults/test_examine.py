@@ -38,6 +38,7 @@ def test_an_entry_has_the_promised_keys_and_both_settings():
     assert (entry["detected"], entry["raised"]) == (True, "ReplayRefusedError")
     assert (entry["first_step"], entry["first_row"]) == (2, 3)
     assert entry["guards_on"]["verdict"] == "refused(ReplayRefusedError)"
+    assert (entry["guards_on"]["raised_by"], entry["guards_off"]["raised_by"]) == ("engine", None)
     assert entry["guards_off"]["verdict"] == "wrong(3)"
 
 
@@ -56,6 +57,7 @@ def test_a_notebook_gets_both_traces_with_the_wrong_rows_marked():
     assert found.broken is not None
     assert (found.broken.marks[0].step, found.broken.marks[0].row) == (1, 3)
     assert len(found.broken) == len(found.healthy)
+    assert repr(found).startswith("<fault short-input-stale-tail, guards off: wrong(3), <Trace of tiny: 10 steps")
 
 
 def test_a_fault_that_never_gets_warm_has_no_broken_trace():
