@@ -100,6 +100,7 @@ def examine_buckets(arguments: argparse.Namespace) -> dict[str, Any]:
         **budget,
         "padding": graphs.enable_padding,
         "batch_sizes": list(resolve_batch_sizes(graphs, **budget)),
+        "prefill_num_tokens": list(graphs.prefill_num_tokens),
         "findings": [dataclasses.asdict(finding) for finding in bucket_findings(graphs, **budget)],
     }
 
@@ -120,6 +121,8 @@ def judge_buckets(plan: dict[str, Any]) -> list[Finding]:
     """Turn a bucket plan into findings; ok when every batch that a step can hold has a graph."""
     sizes = ", ".join(map(str, plan["batch_sizes"])) or "none"
     padding = "padding on" if plan["padding"] else "padding off"
+    if plan["prefill_num_tokens"]:
+        sizes += f"; prefill {', '.join(map(str, plan['prefill_num_tokens']))}"
     ok = Finding("buckets", "ok", f"{sizes} ({padding}, at most {plan['max_batch_size']} requests a step)")
     notes = [Finding(found["kind"], "note", found["sentence"], found["fix"]) for found in plan["findings"]]
     return [ok if not notes else dataclasses.replace(ok, state="note"), *notes]

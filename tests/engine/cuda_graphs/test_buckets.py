@@ -206,5 +206,17 @@ def test_a_bucket_that_is_cut_to_the_limit_is_replaced_by_it_and_another_dropped
     assert dropped.fix.startswith("drop them from CudaGraphConfig.batch_sizes")
 
 
+@given(st.sets(st.integers(1, 200), min_size=1).map(lambda sizes: tuple(sorted(sizes))), st.integers(8, 150))
+def test_prefill_buckets_that_no_step_can_fill_are_named(sizes, max_num_tokens):
+    config = CudaGraphConfig(prefill_num_tokens=sizes)
+    found = bucket_findings(config, max_batch_size=8, max_num_tokens=max_num_tokens)
+    above = tuple(size for size in sizes if size > max_num_tokens)
+    assert [finding.sizes for finding in found] == ([above] if above else [])
+    if above:
+        assert found[0].kind is FindingKind.PREFILL_ABOVE_TOKEN_BUDGET
+        assert found[0].sentence.startswith(f"no step has more than max_num_tokens={max_num_tokens} rows")
+        assert found[0].fix.endswith(f"or raise max_num_tokens to {above[-1]}")
+
+
 def test_graphs_that_are_off_have_no_findings():
     assert bucket_findings(CudaGraphConfig(enabled=False, batch_sizes=(1,)), max_batch_size=8, max_num_tokens=9) == ()

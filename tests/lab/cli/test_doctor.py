@@ -102,6 +102,12 @@ def test_a_bucket_list_with_holes_is_named_with_the_fix(capsys):
     )
 
 
+def test_prefill_buckets_are_examined_too(capsys):
+    plan = printed_plan(capsys, "--max-num-tokens", "100", "--prefill-num-tokens", "64,128")
+    assert [(found["kind"], found["sizes"]) for found in plan["findings"]] == [("PREFILL_ABOVE_TOKEN_BUDGET", [128])]
+    assert plan["prefill_num_tokens"] == [64, 128]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
