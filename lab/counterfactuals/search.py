@@ -78,6 +78,14 @@ def counterfactual(
     Raises: TraceError for a step that is not there, or a trace that cannot be run again (redacted, without prompts or
     configuration, other weights, recorded from the middle of a run).
     """
+    if not isinstance(trace, Trace):
+        message = (
+            f"counterfactual takes a Trace and an index, got a {type(trace).__name__}; a session's is session.trace"
+        )
+        raise TraceError(message)
+    if isinstance(max_fields, bool) or not isinstance(max_fields, int) or max_fields < 0:
+        message = f"max_fields must be an integer of at least 0, got {max_fields!r}"
+        raise TraceError(message)
     i = trace.place(i)
     step = trace.steps[i]
     if step.graph.path in GRAPH_PATHS:

@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from engine.errors import ConfigError
 from lab.trace import Trace
 
 Said = tuple[str, dict[str, Any]]
@@ -65,4 +66,11 @@ def wanted(trace: Trace, choice: bool | Mapping[int, Any]) -> Answers:  # noqa: 
         return {}
     if choice is True:
         return prove(trace, [at for at, step in enumerate(trace.steps) if step.graph.path == "eager"])
-    return {str(trace.steps[at].step): list(found.say) for at, found in choice.items()}
+    if not isinstance(choice, Mapping):
+        message = f"counterfactuals must be True, False, or answers by index into the steps, got {choice!r}"
+        raise ConfigError(message)
+    for at, found in choice.items():
+        if not hasattr(found, "say"):
+            message = f"counterfactuals[{at!r}] must be an answer of lab.counterfactual, got {found!r}"
+            raise ConfigError(message)
+    return {str(trace.steps[trace.place(at)].step): list(found.say) for at, found in choice.items()}

@@ -160,3 +160,11 @@ def test_a_step_that_would_not_fall_off_again_is_told_apart():
 def test_a_step_that_is_not_there_is_named(i):
     with pytest.raises(TraceError, match=r"step must be an index from -3 to 2, got"):
         counterfactual(record(), i)
+
+
+def test_what_is_no_trace_or_no_number_of_fields_is_named():
+    with pytest.raises(TraceError, match=r"takes a Trace and an index, got a str; a session's is session.trace"):
+        counterfactual("run.trace.json.gz", 0)
+    for fields in (-1, 1.0, True):
+        with pytest.raises(TraceError, match="max_fields must be an integer of at least 0, got"):
+            counterfactual(record(), 0, max_fields=fields)

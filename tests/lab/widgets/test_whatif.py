@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from engine.errors import ConfigError, TraceError
 from lab.counterfactuals.search import counterfactual
 from lab.widgets import whatif
 from lab.widgets.strings import translate
@@ -47,3 +48,18 @@ def test_asked_for_all_it_answers_every_eager_step_of_a_real_trace(light_trace):
         words = [translate(name, arguments, language) for name, arguments in said]
         assert all(words)
         assert not any("{" in text or "whatif." in text for text in words)
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("all", "counterfactuals must be True, False, or answers by index into the steps, got 'all'"),
+        (None, "counterfactuals must be True, False, or answers by index into the steps, got None"),
+        ({0: "add a bucket"}, "counterfactuals[0] must be an answer of lab.counterfactual, got 'add a bucket'"),
+        ({9: Known()}, "step must be an index from -3 to 2, got 9"),
+    ],
+)
+def test_what_is_no_choice_is_one_clear_error(choice, words):
+    with pytest.raises((ConfigError, TraceError)) as caught:
+        whatif.wanted(sample_trace(3), choice)
+    assert str(caught.value) == words
