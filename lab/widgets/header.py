@@ -13,7 +13,7 @@ from engine.config import CudaGraphConfig
 from engine.cuda_graphs.buckets import bucket_findings, runs_text
 from engine.errors import ConfigError
 from lab.trace import Trace, TraceHeader
-from lab.widgets.stages import stage_facts
+from lab.widgets.stages import other_facts, stage_facts
 
 Json = dict[str, Any]
 _BATCH: Final = re.compile(r"batch (\d+)")
@@ -67,6 +67,7 @@ def encode_header(trace: Trace) -> Json:
         "warmup": captures,
         "warmup_seconds": header.warmup.seconds,
         "stages": stage_facts(),
+        "other_ways": other_facts(),
     }
 
 

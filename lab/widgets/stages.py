@@ -69,6 +69,28 @@ STAGE_LINKS: Final = (
     StageLink("engine/py_executor.py", "PyExecutor._commit", "系列进度与本篇定位", "commit", "提交"),
 )
 
+_STEADY_ARTICLE: Final = "稳态解码快路径"
+# Where a stage goes another way: its number, and s for a steady step, p for a prefill graph, e for an eager one.
+OTHER_LINKS: Final = {
+    "4s": StageLink("engine/inputs/steady.py", "why_not_use", _STEADY_ARTICLE, "steady generation", "稳态解码"),
+    "5s": StageLink(
+        "engine/inputs/prepare.py",
+        "DecoderInputPreparer.advance_inputs",
+        _STEADY_ARTICLE,
+        "in-place overwrite",
+        "原地写入",
+    ),
+    "6s": StageLink(
+        "engine/attention/paged.py", "PagedMetadata.advance", _STEADY_ARTICLE, "attention metadata", "注意力元数据"
+    ),
+    "7p": StageLink(
+        "engine/cuda_graphs/prefill.py", "PrefillGraphs.run", "Piecewise CUDA Graph", "prefill graph", "预填充图"
+    ),
+    "7e": StageLink(
+        "engine/runners/decoder.py", "DecoderRunner._eager", "一次前向的执行编排:先选图", "fall-off", "退回 eager"
+    ),
+}
+
 
 def find_line(source: str, name: str) -> int | None:
     """Return the line on which a function or a class's method is defined, or None."""
@@ -93,4 +115,13 @@ def _line_of(file: str, name: str) -> int:
 
 def stage_facts() -> list[dict[str, Any]]:
     """Return the ten stages as the browser draws them. line 0: the source is not here."""
-    return [{**dataclasses.asdict(link), "line": _line_of(link.file, link.name)} for link in STAGE_LINKS]
+    return [_facts(link) for link in STAGE_LINKS]
+
+
+def other_facts() -> dict[str, dict[str, Any]]:
+    """Return the other ways of a stage, by the keys of ``OTHER_LINKS``."""
+    return {key: _facts(link) for key, link in OTHER_LINKS.items()}
+
+
+def _facts(link: StageLink) -> dict[str, Any]:
+    return {**dataclasses.asdict(link), "line": _line_of(link.file, link.name)}

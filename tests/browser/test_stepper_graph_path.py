@@ -170,6 +170,7 @@ def test_an_eager_step_has_addresses_and_nothing_simulated(page_over, good):
     page = page_over(good, step=0, stage=7)
     assert "Graph statics: seq_slots" in " ".join(address_rows(page).all_inner_texts())
     assert "Nothing to compare" in page.locator(".ss-panel").inner_text()
+    assert "DecoderRunner._eager" in page.locator(".ss-panel").inner_text()
     assert "simulated by the CPU tape" not in page.locator(".ss-panel").inner_text()
 
 
@@ -185,6 +186,8 @@ def test_a_steady_step_packs_nothing_and_its_cells_say_how_they_came(page_over, 
     assert ribbons.nth(1).locator('.ss-cell[data-s="live"] small').all_inner_texts() == ["+1"] * count
     focus(page)
     press(page, "PageDown")
+    assert "engine/inputs/prepare.py" in panel.inner_text()
+    assert "advance_inputs" in panel.inner_text()
     assert "seq_slots" in panel.inner_text()
     assert panel.locator('.ss-cell[data-s="kept"]:visible').count() >= count
 
@@ -216,6 +219,7 @@ def test_a_prefill_step_is_on_the_graph_path_with_its_bucket_and_tail(page_over,
     assert f"Rows {step.rows.num_rows} to {padded - 1} are the zero-filled tail" in panel.inner_text()
     press(page, "PageDown", 3)
     assert step.graph.key in panel.inner_text()
+    assert "PrefillGraphs.run" in panel.inner_text()
     assert "prefill segments" in page.locator(".ss-tl-legend").inner_text()
     assert page.locator(".stepscope").get_attribute("data-path") == "prefill_replay"
 

@@ -16,7 +16,9 @@ function panelShell(cx) {
     root,
     paint(frame, at) {
       const stage = cx.stage;
-      const facts = cx.stages[stage];
+      // The run goes by its path; what comes before it, by whether anything was packed.
+      const way = stage === 7 ? (frame.eager ? "e" : frame.prefill ? "p" : "") : frame.steady ? "s" : "";
+      const facts = cx.store.header.other_ways[stage + way] || cx.stages[stage];
       const isLocked = cx.hidden(at) && stage > 0;
       setText(title, cx.t("stage." + stage));
       setText(what, cx.t("stage." + stage + ".what"));

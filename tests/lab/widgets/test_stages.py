@@ -3,7 +3,7 @@
 import pytest
 
 from lab.snapshot import STAGES
-from lab.widgets.stages import ROOT, STAGE_LINKS, find_line, stage_facts
+from lab.widgets.stages import OTHER_LINKS, ROOT, STAGE_LINKS, find_line, other_facts, stage_facts
 
 SOURCE = """import os
 
@@ -25,7 +25,12 @@ def test_there_is_a_link_for_every_stage():
     assert len(STAGE_LINKS) == len(STAGES)
 
 
-@pytest.mark.parametrize("fact", stage_facts(), ids=lambda fact: fact["name"])
+def test_the_other_ways_belong_to_stages():
+    assert {int(key[0]) for key in OTHER_LINKS} <= set(range(len(STAGES)))
+    assert {key[1] for key in OTHER_LINKS} == {"s", "p", "e"}
+
+
+@pytest.mark.parametrize("fact", [*stage_facts(), *other_facts().values()], ids=lambda fact: fact["name"])
 def test_the_line_is_that_of_the_definition(fact):
     line = (ROOT / fact["file"]).read_text(encoding="utf-8").splitlines()[fact["line"] - 1]
     assert f"def {fact['name'].rsplit('.', maxsplit=1)[-1]}(" in line
