@@ -37,7 +37,7 @@ def _replaying(change: Callable[[PreparedInputs], PreparedInputs]) -> contextlib
 
 
 def misshapen(prepared: PreparedInputs, name: str, tensor: torch.Tensor) -> PreparedInputs:
-    """Copy a record with one tensor of a shape that does not fit, past the constructor, which checks shapes in tests."""
+    """Copy a record with one tensor of a shape that does not fit, past the shape checks of its constructor."""
     changed = copy.copy(prepared)
     object.__setattr__(changed, name, tensor)
     return changed
