@@ -52,7 +52,10 @@ class Decoder(ScheduledModelRunner):
 
     def forward(self, inputs, *, resource_manager, is_dummy=False):
         self.got.append(inputs)
-        return ForwardOutputs(PendingLogits(), RunEvent(PathKind.EAGER, True, None, None, 0))
+        return ForwardOutputs(PendingLogits(), RunEvent(PathKind.EAGER, True, None, None, 0, None))
+
+    def roll_back(self):
+        self.got.clear()
 
     def warmup(self, resource_manager):
         return WarmupReport((), 7, 0.5, simulated=True)
@@ -114,7 +117,7 @@ def test_the_pool_is_as_large_as_the_batch_can_use():
 
 
 def test_the_pool_is_cut_to_what_memory_allows_and_refused_below_one_sequence():
-    huge = dataclasses.replace(TINY_CONFIG, num_kv_heads=1 << 20, num_heads=1 << 20, head_size=1 << 14)
+    huge = dataclasses.replace(TINY_CONFIG, num_layers=1 << 12, num_kv_heads=1 << 12, num_heads=1 << 12)
     with pytest.raises(ConfigError, match="must hold one sequence of max_seq_len=100, which needs 7 blocks"):
         size_kv_cache(EngineConfig(max_seq_len=100), huge, resolve_device("cpu", "float32"))
 

@@ -26,6 +26,7 @@ class DenseAttention(AttentionMetadata):
     """One sequence from position 0, nothing cached: plain causal attention."""
 
     step = None
+    written = ()
 
     def prepare(self, step: AttentionStep) -> None:
         self.step = step
