@@ -1,8 +1,8 @@
 """The FULL choice of a token for each row, in fixed shapes: the op ``stepscope::choose_rows`` and its reference.
 
 Everything is done for every row, whatever its parameters, so that one captured graph serves all of them. This is what
-CUDA runs, and what the CPU kernel (``choice_cpu.py``) has to equal; that one reads the parameters and skips what a
-row does not need, as a kernel may, for CPU memory is its device memory.
+the kernels have to equal, the CPU's (``choice_cpu.py``) and CUDA's (``ops/triton/choose_rows.py``); those read the
+parameters and skip what a row does not need, as a kernel may, for the tables lie in its own device's memory.
 
 Order: repetition penalty, temperature, top-k, top-p, min-p, draw. Does not: write anywhere, or hold a generator.
 Source: the order and meaning of transformers' logits processors; Gumbel-max for the draw.
@@ -77,11 +77,20 @@ def _fake(logits: torch.Tensor, *_args: torch.Tensor, **_tables: torch.Tensor) -
     return logits.new_empty((logits.shape[0],), dtype=torch.int64)
 
 
+def _cuda(
+    logits: torch.Tensor, seq_slots: torch.Tensor, positions: torch.Tensor, **tables: torch.Tensor
+) -> torch.Tensor:
+    from engine.ops.triton.choose_rows import choose_rows_cuda
+
+    return choose_rows_cuda(logits, seq_slots, positions, **tables)
+
+
 def _register() -> torch.library.Library:
     library = torch.library.Library("stepscope", "FRAGMENT")
     library.define(_SCHEMA)
     library.impl("choose_rows", choose_rows_reference, "CompositeExplicitAutograd")
     library.impl("choose_rows", choose_rows_cpu, "CPU")
+    library.impl("choose_rows", _cuda, "CUDA")
     torch.library.register_fake("stepscope::choose_rows", _fake, lib=library)
     return library
 
