@@ -21,6 +21,12 @@ def num_multiprocessors(device: torch.device) -> int:
 
 
 @functools.cache
+def holds_large_tiles(device: torch.device) -> bool:
+    """Whether a program may have the 160 KiB of shared memory of our largest tiles: data-centre chips since Hopper."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] in {9, 10}
+
+
+@functools.cache
 def overlap(device: torch.device) -> dict[str, Any]:
     """Give the launch options that let a kernel start early, and tell it so (PDL)."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0):

@@ -1,7 +1,8 @@
 """The CUDA kernels of the ops between two attentions: which launches a product takes, by its number of rows.
 
 One row goes to ``row_product.py``, norm included; up to MOST_ROWS of a two-byte type to ``tile_product.py``; more rows,
-and several float32 ones, to cuBLAS, with our norms and activation around it. One fixed table; nothing is timed at run.
+several float32 ones, and devices with too little shared memory for tiles, to cuBLAS, with our norms and activation
+around it. One fixed table; nothing is timed at run.
 
 Does not: define the ops (``ops/norm_linear.py``, ``ops/norm_gate_up.py``, ``ops/linear_add_norm.py``).
 Source: own; measurements in LOG.md.
@@ -10,13 +11,14 @@ Source: own; measurements in LOG.md.
 import torch
 from torch.nn import functional
 
+from engine.ops.triton.launch import holds_large_tiles
 from engine.ops.triton.norms import add_norm, norm, silu_mul
 from engine.ops.triton.row_product import row_product
 from engine.ops.triton.tile_product import MOST_ROWS, partial_product, tile_product
 
 
 def _fits_tiles(x: torch.Tensor) -> bool:
-    return x.shape[0] <= MOST_ROWS and x.element_size() == 2
+    return x.shape[0] <= MOST_ROWS and x.element_size() == 2 and holds_large_tiles(x.device)
 
 
 def norm_linear_cuda(

@@ -9,6 +9,7 @@ FlashAttention's.
 """
 
 # ruff: noqa: PLR0917 - a kernel takes pointers, sizes and strides one by one
+# pyright: reportPossiblyUnboundVariable=false
 import torch
 import triton
 import triton.language as tl
@@ -55,6 +56,50 @@ def _rotate(
 
 
 @triton.jit
+def _turn_heads(
+    row_ptr,
+    gain_ptr,
+    cos,
+    sin,
+    g,
+    eps,
+    H: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    RP: tl.constexpr,
+    HAS_GAIN: tl.constexpr,
+):
+    """Load what key head g needs of the row, in float32: queries [RP, DP] and key [DP], rotated, and value [DP]."""
+    R: tl.constexpr = H // G
+    r = tl.arange(0, RP)
+    d = tl.arange(0, DP)
+    turned = tl.where(d < D // 2, d + D // 2, d - D // 2)
+    head = ((g * R + r) * D)[:, None]
+    inside = (r < R)[:, None] & (d < D)[None, :]
+    query = _rotate(
+        row_ptr, gain_ptr, head + d[None, :], head + turned[None, :], inside, cos[None, :], sin[None, :],
+        eps, D, HAS_GAIN, 1,
+    )  # fmt: skip
+    own = (H + g) * D
+    key = _rotate(row_ptr, gain_ptr, own + d, own + turned, d < D, cos, sin, eps, D, HAS_GAIN, 0)
+    return query, key, tl.load(row_ptr + own + G * D + d, mask=d < D, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _absorb(query, keys, values, seen, scale, best, total, acc):
+    """Take a tile of tokens into the online softmax."""
+    scores = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
+    scores = tl.where(seen[None, :], scores, float("-inf"))
+    peak = tl.maximum(best, tl.max(scores, axis=1))
+    weights = tl.exp(scores - peak[:, None])
+    decay = tl.exp(best - peak)
+    total = total * decay + tl.sum(weights, axis=1)
+    acc = acc * decay[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+    return peak, total, acc
+
+
+@triton.jit
 def attend_decode(
     out_ptr,
     qkv_ptr,
@@ -79,13 +124,12 @@ def attend_decode(
     DP: tl.constexpr,
     RP: tl.constexpr,
     BN: tl.constexpr,
+    IS_STREAMED: tl.constexpr,
     HAS_GAIN: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Attend row ``program_id(0)`` for key head ``program_id(1)``. RP: heads of the group, padded; DP: D, padded."""
-    n = tl.program_id(0)
-    g = tl.program_id(1)
-    R: tl.constexpr = H // G
+    n, g = tl.program_id(0), tl.program_id(1)
     dtype = key_blocks_ptr.dtype.element_ty
     d = tl.arange(0, DP)
     in_head, position = d < D, tl.load(position_ptr + n)
@@ -95,47 +139,43 @@ def attend_decode(
     key_blocks_ptr += g * kv_stride_g
     value_blocks_ptr += g * kv_stride_g
     token = tl.arange(0, BN)
-    keys, values = _load_tile(
-        key_blocks_ptr, value_blocks_ptr, table_ptr, token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
-    )
+    if not IS_STREAMED:
+        keys, values = _load_tile(
+            key_blocks_ptr, value_blocks_ptr, table_ptr, token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
+        )
     cos = tl.load(cos_ptr + position * D + d, mask=in_head, other=0.0).to(tl.float32)
     sin = tl.load(sin_ptr + position * D + d, mask=in_head, other=0.0).to(tl.float32)
     own_block = tl.load(table_ptr + position // SIZE, mask=live, other=0).to(tl.int64)
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
-    r = tl.arange(0, RP)
-    head = ((g * R + r) * D)[:, None]
-    turned = tl.where(d < D // 2, d + D // 2, d - D // 2)
-    in_group = (r < R)[:, None] & in_head[None, :]
     row_ptr = qkv_ptr + n * ((H + 2 * G) * D)
-    query = _rotate(
-        row_ptr, gain_ptr, head + d[None, :], head + turned[None, :], in_group, cos[None, :], sin[None, :],
-        eps, D, HAS_GAIN, 1,
-    ).to(dtype)  # fmt: skip
-    own = (H + g) * D
-    key = _rotate(row_ptr, gain_ptr, own + d, own + turned, in_head, cos, sin, eps, D, HAS_GAIN, 0).to(dtype)
-    value = tl.load(row_ptr + own + G * D + d, mask=in_head, other=0.0).to(dtype)
+    query, key, value = _turn_heads(row_ptr, gain_ptr, cos, sin, g, eps, H, G, D, DP, RP, HAS_GAIN)
+    query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     own_place = own_block * kv_stride_j + (position % SIZE) * kv_stride_i
     tl.store(key_blocks_ptr + own_place + d, key, mask=in_head & live)
     tl.store(value_blocks_ptr + own_place + d, value, mask=in_head & live)
     best = tl.sum(query.to(tl.float32) * key.to(tl.float32)[None, :], axis=1) * scale  # the row sees itself
     total = tl.full([RP], 1.0, dtype=tl.float32)
     acc = tl.zeros([RP, DP], dtype=tl.float32) + value.to(tl.float32)[None, :]
-    for start in range(0, past, BN):
-        next_keys, next_values = _load_tile(
-            key_blocks_ptr, value_blocks_ptr, table_ptr, start + BN + token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
-        )
-        scores = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
-        scores = tl.where((start + token < past)[None, :], scores, float("-inf"))
-        peak = tl.maximum(best, tl.max(scores, axis=1))
-        weights = tl.exp(scores - peak[:, None])
-        decay = tl.exp(best - peak)
-        total = total * decay + tl.sum(weights, axis=1)
-        acc = acc * decay[:, None] + tl.dot(weights.to(dtype), values, input_precision="ieee")
-        best, keys, values = peak, next_keys, next_values
-    out_ptr += n * (H * D)
-    tl.store(out_ptr + head + d[None, :], tl.where(live, acc / total[:, None], 0.0).to(dtype), mask=in_group)
+    if IS_STREAMED:
+        for start in tl.range(0, past, BN, num_stages=3):
+            keys, values = _load_tile(
+                key_blocks_ptr, value_blocks_ptr, table_ptr, start + token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
+            )
+            best, total, acc = _absorb(query, keys, values, start + token < past, scale, best, total, acc)
+    else:
+        for start in range(0, past, BN):
+            next_keys, next_values = _load_tile(
+                key_blocks_ptr, value_blocks_ptr, table_ptr, start + BN + token, past, kv_stride_j, kv_stride_i,
+                SIZE, D, DP,
+            )  # fmt: skip
+            best, total, acc = _absorb(query, keys, values, start + token < past, scale, best, total, acc)
+            keys, values = next_keys, next_values
+    r = tl.arange(0, RP)
+    out_at = out_ptr + n * (H * D) + ((g * (H // G) + r) * D)[:, None] + d[None, :]
+    result = tl.where(live, acc / total[:, None], 0.0).to(dtype)
+    tl.store(out_at, result, mask=(r < H // G)[:, None] & in_head[None, :])
 
 
 def rotary_attention_cuda(
@@ -157,7 +197,7 @@ def rotary_attention_cuda(
     G, _, size, _ = key_blocks.shape
     if N == 0:
         return
-    tokens, warps = _tile(N * G, D, key_blocks.element_size())
+    tokens, warps, is_streamed = _tile(N * G, D, key_blocks.element_size())
     with torch.cuda.device(out.device):
         attend_decode[(N, G)](  # pyright: ignore[reportIndexIssue]
             out,
@@ -183,16 +223,20 @@ def rotary_attention_cuda(
             DP=max(16, triton.next_power_of_2(D)),
             RP=max(16, triton.next_power_of_2(H // G)),
             BN=tokens,
+            IS_STREAMED=is_streamed,
             HAS_GAIN=gain is not None,
             num_warps=warps,
             **overlap(out.device),
         )
 
 
-def _tile(programs: int, head_size: int, itemsize: int) -> tuple[int, int]:
-    """Choose (tokens a tile, warps): few programs take large tiles, many what lets more of them run at once."""
+def _tile(programs: int, head_size: int, itemsize: int) -> tuple[int, int, bool]:
+    """Choose (tokens a tile, warps, whether tiles are streamed through shared memory): a fixed table, measured once.
+
+    Few programs hold a large tile in registers before they wait; many programs let more of themselves run at once.
+    """
     if itemsize > 2 or head_size > 128:
-        return 32, 8
+        return 32, 8, False
     if programs < 128:
-        return (256, 8) if head_size <= 64 else (128, 8)
-    return (256, 4) if head_size <= 64 else (32, 4)
+        return (256, 8, False) if head_size <= 64 else (128, 8, False)
+    return (128, 4, False) if head_size <= 64 else (64, 4, True)

@@ -12,6 +12,8 @@ Source: own; split-K with a separate reduction is common practice; measurements 
 """
 
 # ruff: noqa: PLR0917 - a kernel takes pointers and sizes one by one
+import dataclasses
+
 import torch
 import triton
 import triton.language as tl
@@ -105,20 +107,49 @@ def multiply_tile(
     tl.store(out_ptr + out_at, acc.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a product is cut. BN outputs and BK columns a step of a program, stages steps in flight."""
+
+    BN: int
+    BK: int
+    stages: int
+    warps: int = 4
+    splits: int = 1
+
+
+def whole_tiling(outputs: int, K: int, *, is_gated: bool) -> Tiling:
+    """Choose for a product that is not split: a fixed table, measured once."""
+    if is_gated:
+        return Tiling(128, 64, 4, 8) if outputs > 8192 else Tiling(16, 128, 5) if K <= 1024 else Tiling(32, 64, 6)
+    if outputs <= 2048:
+        return Tiling(16, 64, 6)
+    return Tiling(64, 64, 8) if outputs <= 8192 else Tiling(64, 64, 4) if K <= 1024 else Tiling(128, 64, 4)
+
+
+def split_tiling(outputs: int, K: int, num_programs: int) -> Tiling:
+    """Choose for a product that may be split: as many splits as give every multiprocessor a program."""
+    if outputs * K >= 2**23:
+        tiling, fewest_chunks = Tiling(64, 128, 4), 6
+    else:
+        tiling, fewest_chunks = (Tiling(32, 64, 6), 3) if K <= 1024 else (Tiling(16, 128, 6), 6)
+    chunks = triton.cdiv(K, tiling.BK)
+    splits = max(1, min(num_programs // triton.cdiv(outputs, tiling.BN), chunks // fewest_chunks, 8))
+    return dataclasses.replace(tiling, splits=triton.cdiv(chunks, triton.cdiv(chunks, splits)))  # none is empty
+
+
 def _launch(
     out: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
+    tiling: Tiling,
     *,
-    tiling: tuple[int, int, int],
-    splits: int = 0,
     bias: torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
     is_gated: bool = False,
 ) -> torch.Tensor:
     outputs, K = out.shape[-1], weight.shape[1]
-    BN, BK, stages = tiling
-    multiply_tile[(triton.cdiv(outputs, BN), max(splits, 1))](  # pyright: ignore[reportIndexIssue]
+    multiply_tile[(triton.cdiv(outputs, tiling.BN), tiling.splits)](  # pyright: ignore[reportIndexIssue]
         out,
         x,
         weight,
@@ -128,17 +159,17 @@ def _launch(
         OUT=outputs,
         K=K,
         BM=MOST_ROWS,
-        BN=BN,
-        BK=BK,
-        SPLITS=max(splits, 1),
-        PREFETCH=min(1024 if BN <= 32 else 256, max(64, triton.next_power_of_2(K))),
+        BN=tiling.BN,
+        BK=tiling.BK,
+        SPLITS=tiling.splits,
+        PREFETCH=min(1024 if tiling.BN <= 32 else 256, max(64, triton.next_power_of_2(K))),
         HAS_BIAS=bias is not None,
         HAS_RESIDUAL=residual is not None,
         IS_GATED=is_gated,
-        IS_PARTIAL=splits > 0,
-        STAGES=stages,
-        num_warps=4,
-        num_stages=stages,
+        IS_PARTIAL=out.dim() == 3,
+        STAGES=tiling.stages,
+        num_warps=tiling.warps,
+        num_stages=tiling.stages,
         **overlap(x.device),
     )
     return out
@@ -157,14 +188,8 @@ def tile_product(
 
     Shapes: x [N, K] with N <= MOST_ROWS, weight [out, K] ([2 out, K] when gated, gates first), out [N, out].
     """
-    outputs = out.shape[1]
-    if outputs <= 2048:
-        tiling = (16, 64, 6)
-    elif outputs <= 8192:
-        tiling = (16, 64, 6) if is_gated else (64, 64, 8)
-    else:
-        tiling = (64, 64, 6) if is_gated or weight.shape[1] <= 1024 else (128, 64, 4)
-    return _launch(out, x, weight, tiling=tiling, bias=bias, residual=residual, is_gated=is_gated)
+    tiling = whole_tiling(out.shape[1], weight.shape[1], is_gated=is_gated)
+    return _launch(out, x, weight, tiling, bias=bias, residual=residual, is_gated=is_gated)
 
 
 def partial_product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -172,10 +197,6 @@ def partial_product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
     Shapes: x [N, K] with N <= MOST_ROWS, weight [out, K] -> [splits, N, out] float32.
     """
-    outputs, K = weight.shape
-    BN, BK, stages = (32, 64, 6) if weight.numel() < 2**23 else (64, 64, 8) if weight.numel() < 2**25 else (128, 128, 3)
-    chunks, tiles = triton.cdiv(K, BK), triton.cdiv(outputs, BN)
-    splits = max(1, min(num_multiprocessors(x.device) // tiles, chunks // 3, 8))
-    splits = triton.cdiv(chunks, triton.cdiv(chunks, splits))  # none of them empty
-    out = torch.empty(splits, x.shape[0], outputs, dtype=torch.float32, device=x.device)
-    return _launch(out, x, weight, tiling=(BN, BK, stages), splits=splits)
+    tiling = split_tiling(weight.shape[0], weight.shape[1], num_multiprocessors(x.device))
+    out = torch.empty(tiling.splits, x.shape[0], weight.shape[0], dtype=torch.float32, device=x.device)
+    return _launch(out, x, weight, tiling)
