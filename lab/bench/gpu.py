@@ -9,7 +9,7 @@ Does not: run without CUDA unless asked to rehearse on the CPU's tape, where the
 
 import dataclasses
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -61,8 +61,8 @@ class _Ours:
     tokens: list[list[int]]
 
 
-def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> list[dict[str, Any]]:
-    """Return one row for each shape and batch.
+def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> Iterator[dict[str, Any]]:
+    """Yield one row for each shape and batch, as soon as it is measured.
 
     Keys: shape, batch, replay_tok_s, e2e_tok_s, peer, peer_tok_s, replay_ratio and e2e_ratio (to the peer), and
     limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay). e2e and peer leave
@@ -79,11 +79,9 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> lis
     passes = ", ".join(f"{kind} {bandwidth / 1e12:.3f}" for kind, bandwidth in bandwidths.items())
     note(f"{name}, torch {torch.__version__}, {spec.dtype}: reads, in TB/s: {passes}; the best is the limit")
     bandwidth = max(bandwidths.values())
-    rows: list[dict[str, Any]] = []
     for shape in bench.shapes:
-        rows += _measure_shape(bench, shape, spec, bandwidth, note)
+        yield from _measure_shape(bench, shape, spec, bandwidth, note)
         _free(spec)
-    return rows
 
 
 def _check(bench: GpuBench) -> None:
@@ -96,20 +94,21 @@ def _check(bench: GpuBench) -> None:
         raise ConfigError(message)
 
 
-def _measure_shape(bench: GpuBench, shape: str, spec: DeviceSpec, bandwidth: float, note: Note) -> list[dict[str, Any]]:
+def _measure_shape(
+    bench: GpuBench, shape: str, spec: DeviceSpec, bandwidth: float, note: Note
+) -> Iterator[dict[str, Any]]:
     weights = random_weights(shape_config(shape), spec)
     ours = _measure_engine(bench, shape, weights, spec)
     _free(spec)
-    rows: list[dict[str, Any]] = []
     for batch, side in ours.items():
+        note(f"{shape} batch {batch}: a replay {1e3 * side.replay_seconds:.3f} ms; now the peer")
         peer, shortfall = _measure_peer(bench, shape, weights, side.tokens)
         note(
             f"{shape} batch {batch}: a replay {1e3 * side.replay_seconds:.3f} ms, a step of generate "
             f"{1e3 * batch / side.rates.decode:.3f} ms, of the peer {1e3 * batch / peer.decode:.3f} ms; with prefill "
             f"{side.rates.whole:.1f} tok/s, the peer {peer.whole:.1f}; tokens at most {shortfall:.3f} below its choice"
         )
-        rows.append(_row(bench, shape, batch, side, peer=peer, spec=spec, bandwidth=bandwidth))
-    return rows
+        yield _row(bench, shape, batch, side, peer=peer, spec=spec, bandwidth=bandwidth)
 
 
 def _measure_engine(bench: GpuBench, shape: str, weights: Weights, spec: DeviceSpec) -> dict[int, _Ours]:

@@ -97,7 +97,14 @@ def run_gpu(arguments: argparse.Namespace) -> int:
         rounds=arguments.rounds,
         replays=arguments.replays,
     )
-    return _report(measure(settings, device=arguments.device, note=_note), as_json=arguments.json)
+    rows: list[dict[str, Any]] = []
+    try:
+        rows.extend(measure(settings, device=arguments.device, note=_note))
+    except KeyboardInterrupt:
+        if rows:  # minutes of measurement: what is complete is shown
+            _report(rows, as_json=arguments.json)
+        raise
+    return _report(rows, as_json=arguments.json)
 
 
 def run_host(arguments: argparse.Namespace) -> int:

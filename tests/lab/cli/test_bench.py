@@ -44,6 +44,18 @@ def test_gpu_rows_come_as_a_list_or_as_a_table_and_notes_on_stderr(monkeypatch, 
     assert asked[1] == (expected, "cpu")
 
 
+def test_an_interrupted_gpu_benchmark_prints_the_rows_that_are_complete(monkeypatch, capsys):
+    def measure(settings, *, device, note):
+        yield GPU_ROWS[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu, "measure", measure)
+    assert main(["bench", "gpu", "--json"]) == 130
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == GPU_ROWS
+    assert "interrupted" in printed.err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_without_cuda_the_command_says_what_it_needs(capsys):
     assert main(["bench", "gpu"]) == 2
