@@ -307,6 +307,22 @@ class StepSnapshot:
     outcome: OutcomeView
     host_us: FloatArray
 
+    @property
+    def num_tail_rows(self) -> int:
+        """Rows at the end of a prefill bucket that belong to no sequence, not even a dummy's."""
+        padded = self.metadata.padded_num_tokens
+        return 0 if padded is None else padded - self.rows.num_rows
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that ran: the flat layout, and the tail of a prefill bucket."""
+        return self.rows.num_rows + self.num_tail_rows
+
+    @property
+    def num_padding_rows(self) -> int:
+        """Rows that nobody reads: of padding dummies, and the tail of a prefill bucket."""
+        return self.rows.num_padding_rows + self.num_tail_rows
+
     def buffer(self, name: str, layer: str = "persistent") -> BufferView | None:
         """Return the buffer of that name and layer, or None when the recorder did not see one."""
         return next((view for view in self.buffers if view.name == name and view.layer == layer), None)

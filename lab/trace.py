@@ -135,7 +135,7 @@ class TraceSummary:
     """Counts over a whole trace.
 
     paths: steps by eager, capture, replay. reasons: eager steps by reason. deferrals: by reason. padding_share: rows
-    spent on dummies out of all rows. host_us: median microseconds of each stage.
+    spent on dummies and on the tails of prefill buckets, out of all rows. host_us: median microseconds of each stage.
     """
 
     num_steps: int
@@ -192,8 +192,8 @@ class Trace:
     def summary(self) -> TraceSummary:
         """Count paths, reasons, deferrals, padding and host time over all steps."""
         steps = list(self.steps)
-        rows = sum(step.rows.num_rows for step in steps)
-        padding = sum(step.rows.num_padding_rows for step in steps)
+        rows = sum(step.num_rows for step in steps)
+        padding = sum(step.num_padding_rows for step in steps)
         times = np.array([step.host_us for step in steps], np.float32).reshape(-1, len(STAGES))
         seen = {stage: times[:, at][~np.isnan(times[:, at])] for at, stage in enumerate(STAGES)}
         return TraceSummary(

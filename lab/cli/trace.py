@@ -95,15 +95,15 @@ def show_trace(arguments: argparse.Namespace) -> int:
 
 
 def overview_row(step: "StepSnapshot") -> dict[str, Any]:
-    """Return what the table says of one step. Units: host_us in microseconds."""
+    """Return what the table says of one step. Units: bucket in requests, of prefill in rows; host_us: microseconds."""
     times = [us for us in step.host_us.tolist() if not math.isnan(us)]
     return {
         "step": step.step,
         "path": step.graph.path,
-        "bucket": step.path.bucket if step.path.key is not None else None,
+        "bucket": step.path.bucket if step.path.key is not None else step.metadata.padded_num_tokens,
         "requests": step.schedule.budget.num_requests,
-        "rows": step.rows.num_rows,
-        "padding": step.rows.num_padding_rows,
+        "rows": step.num_rows,
+        "padding": step.num_padding_rows,
         "deferred": len(step.schedule.deferrals),
         "sampled": len(step.outcome.tokens),
         "finished": len(step.outcome.finished),

@@ -119,8 +119,8 @@ def _table_row(step: StepSnapshot, lang: str, *, is_chosen: bool) -> str:
         translate(f"run.{step.graph.path}", {}, lang),
         step.graph.key or step.path.reason or "–",
         step.path.num_requests,
-        step.rows.num_rows,
-        step.rows.num_padding_rows,
+        step.num_rows,
+        step.num_padding_rows,
         len(step.outcome.tokens),
     )
     mark = "▸ " if is_chosen else ""
@@ -138,13 +138,13 @@ def make_picture(trace: Trace, step: int) -> bytes:
     """Return the timeline as a PNG: rows of each step by path, padding in grey on top, the chosen step framed."""
     part, index = window(trace, step)
     pixels = np.full((_HEIGHT, _WIDTH, 3), 255, np.uint8)
-    most = max(1, *(one.rows.num_rows for one in part.steps))
+    most = max(1, *(one.num_rows for one in part.steps))
     base, room = _HEIGHT - 14, _HEIGHT - 26
     edges = np.linspace(4, _WIDTH - 4, len(part.steps) + 1).round().astype(int)
     for at, one in enumerate(part.steps):
         left, right = int(edges[at]), max(int(edges[at]) + 1, int(edges[at + 1]) - 2)
-        top = base - round(room * (one.rows.num_rows / most) ** 0.5)
-        split = top + round((base - top) * one.rows.num_padding_rows / max(1, one.rows.num_rows))
+        top = base - round(room * (one.num_rows / most) ** 0.5)
+        split = top + round((base - top) * one.num_padding_rows / max(1, one.num_rows))
         pixels[top:split, left:right] = _PADDING
         pixels[split:base, left:right] = _COLOURS[one.graph.path]
         if one.graph.path == "eager":  # never by colour alone: a notch under every eager step

@@ -2,8 +2,10 @@ import json
 
 import pytest
 
+from engine.config import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from lab.cli.main import main
 from lab.cli.trace import table
+from lab.session import Session
 from lab.trace import Trace
 
 
@@ -76,6 +78,29 @@ def test_a_redacted_file_keeps_the_table(tmp_path, capsys):
     assert "secret" not in out
     assert "HAS_CONTEXT_UNPROMOTED" in out
     assert Trace.load(path).header.redacted
+
+
+def test_the_tail_of_a_prefill_bucket_counts_as_padding(tmp_path, capsys):
+    config = EngineConfig(
+        device="cpu",
+        scheduler=SchedulerConfig(max_batch_size=2, max_num_tokens=512),
+        cuda_graph=CudaGraphConfig(batch_sizes=(1, 2), prefill_num_tokens=(512,)),
+    )
+    with Session(
+        "tiny", prompts=["hi"], config=config, params=SamplingParams(max_tokens=3, ignore_eos=True)
+    ) as session:
+        trace = session.run()
+    path = str(trace.save(tmp_path / "prefill.gz"))
+    assert trace.summary().padding_share == 510 / 514
+    assert main(["trace", "show", path, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["summary"]["padding_share"] == 510 / 514
+    shown = [(step["path"], step["bucket"], step["rows"], step["padding"]) for step in report["steps"]]
+    assert shown == [("prefill_replay", 512, 512, 510), ("replay", 1, 1, 0), ("replay", 1, 1, 0)]
+    assert main(["trace", "show", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split()[:6] == ["0", "prefill_replay", "512", "1", "512", "510"]
+    assert "padding: 99.2% of all rows" in lines
 
 
 def test_a_table_aligns_numbers_right_and_texts_left():
