@@ -20,7 +20,8 @@ from engine.fields import bytes_in_words, cut
 from engine.kv_cache.storage import KVStorage
 from engine.models.config import ModelConfig
 
-_TABLE_COPIES_ON_CPU = 4  # the device's, two staging mirrors, and the list that prepare compares with
+_TABLE_COPIES_ON_CUDA = 2  # the table, and the rows on their way into it
+_TABLE_COPIES_ON_CPU = 5  # those, two staging mirrors, and the host's own
 _INT32, _INT64, _FLOAT32 = 4, 8, 4
 
 
@@ -48,8 +49,9 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
         dtype=spec.dtype,
     )
     blocks = -(-config.max_seq_len // cache.tokens_per_block)  # of the longest sequence
-    table_rows = limits.max_batch_size + sum(buckets)  # one metadata object eagerly, one for each bucket
-    copies = 1 if spec.is_cuda else _TABLE_COPIES_ON_CPU
+    keys = sum(buckets) * len(config.cuda_graph.sample_modes)
+    table_rows = limits.max_batch_size + keys  # one metadata object eagerly, one for each key
+    copies = _TABLE_COPIES_ON_CUDA if spec.is_cuda else _TABLE_COPIES_ON_CPU
     width = 4 * model.hidden_size + 2 * model.query_size + 2 * model.kv_size + 3 * model.intermediate_size
     pool_field = f"KVCacheConfig.num_blocks={cache.num_blocks}"
     if cache.num_blocks is None:
@@ -75,6 +77,37 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
             f"SchedulerConfig.max_num_tokens={rows}",
         ),
     )
+
+
+def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> int:
+    """Return the blocks that requests may use; the padding dummy's block comes on top.
+
+    Without num_blocks: as many as max_batch_size sequences of max_seq_len can use, cut to what memory allows
+    (CUDA: memory_fraction of what is free; CPU: a quarter of what is free).
+    Raises: ConfigError when one sequence of max_seq_len would not fit.
+    """
+    cache = config.kv_cache
+    per_sequence = -(-config.max_seq_len // cache.tokens_per_block)
+    bytes_per_block = KVStorage.bytes_per_block(
+        num_layers=model.num_layers,
+        tokens_per_block=cache.tokens_per_block,
+        num_kv_heads=model.num_kv_heads,
+        head_size=model.head_size,
+        dtype=spec.dtype,
+    )
+    share = cache.memory_fraction if spec.is_cuda else 0.25
+    affordable = int(free_memory(spec) * share) // bytes_per_block
+    num_blocks = cache.num_blocks or min(config.scheduler.max_batch_size * per_sequence, affordable)
+    if num_blocks < per_sequence:
+        holds = num_blocks * cache.tokens_per_block
+        instead = f"EngineConfig(max_seq_len={holds}) or less" if holds > 1 else "free some memory"
+        message = (
+            f"the KV pool must hold one sequence of max_seq_len={config.max_seq_len}, which needs {per_sequence} "
+            f"blocks of {cache.tokens_per_block} tokens, got {num_blocks}; set "
+            f"KVCacheConfig(num_blocks={per_sequence}) or {instead}"
+        )
+        raise ConfigError(message)
+    return num_blocks
 
 
 def require_memory(parts: Sequence[Part], spec: DeviceSpec) -> None:

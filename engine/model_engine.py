@@ -20,13 +20,13 @@ from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
 from engine.cuda_graphs.buckets import default_batch_sizes, resolve_batch_sizes
 from engine.cuda_graphs.device_graph import make_graph_backend
-from engine.cuda_graphs.key import SampleMode
+from engine.cuda_graphs.key import capture_keys
 from engine.cuda_graphs.prefill import PrefillGraphs
 from engine.cuda_graphs.runner import CUDAGraphRunner
 from engine.decisions import Decisions
-from engine.device import DeviceRegistry, DeviceSpec, Stream, free_memory, make_stream
-from engine.errors import ConfigError, DispatchError
-from engine.footprint import footprint, require_memory
+from engine.device import DeviceRegistry, DeviceSpec, Stream, make_stream
+from engine.errors import DispatchError
+from engine.footprint import footprint, require_memory, size_kv_cache
 from engine.inputs.input_buffers import DecoderInputBuffers
 from engine.inputs.prepare import DecoderInputPreparer
 from engine.inputs.records import PackedInputs, SampleStateTensors, ScheduledInputs
@@ -185,37 +185,6 @@ class DecoderEngine:
     prefill: PrefillGraphs
 
 
-def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> int:
-    """Return the blocks that requests may use; the padding dummy's block comes on top.
-
-    Without num_blocks: as many as max_batch_size sequences of max_seq_len can use, cut to what memory allows
-    (CUDA: memory_fraction of what is free; CPU: a quarter of what is free).
-    Raises: ConfigError when one sequence of max_seq_len would not fit.
-    """
-    cache = config.kv_cache
-    per_sequence = -(-config.max_seq_len // cache.tokens_per_block)
-    bytes_per_block = KVStorage.bytes_per_block(
-        num_layers=model.num_layers,
-        tokens_per_block=cache.tokens_per_block,
-        num_kv_heads=model.num_kv_heads,
-        head_size=model.head_size,
-        dtype=spec.dtype,
-    )
-    share = cache.memory_fraction if spec.is_cuda else 0.25
-    affordable = int(free_memory(spec) * share) // bytes_per_block
-    num_blocks = cache.num_blocks or min(config.scheduler.max_batch_size * per_sequence, affordable)
-    if num_blocks < per_sequence:
-        holds = num_blocks * cache.tokens_per_block
-        instead = f"EngineConfig(max_seq_len={holds}) or less" if holds > 1 else "free some memory"
-        message = (
-            f"the KV pool must hold one sequence of max_seq_len={config.max_seq_len}, which needs {per_sequence} "
-            f"blocks of {cache.tokens_per_block} tokens, got {num_blocks}; set "
-            f"KVCacheConfig(num_blocks={per_sequence}) or {instead}"
-        )
-        raise ConfigError(message)
-    return num_blocks
-
-
 def build_decoder_engine(
     loaded: LoadedModel, config: EngineConfig, spec: DeviceSpec, *, decisions: Decisions, stream_lag: int = 0
 ) -> DecoderEngine:
@@ -236,7 +205,7 @@ def build_decoder_engine(
     buffers = DecoderInputBuffers.allocate(
         max_num_tokens=limits.max_num_tokens, max_num_sequences=limits.max_batch_size, spec=spec, registry=registry
     )
-    graphs, prefill = _build_graphs(loaded, config, spec, stream, registry=registry, buckets=buckets)
+    graphs, prefill = _build_graphs(loaded, config, spec, stream, registry=registry, buckets=buckets, sampler=sampler)
     parts = DecoderParts(
         model=loaded.model,
         sampler=sampler,
@@ -244,7 +213,10 @@ def build_decoder_engine(
         graphs=graphs,
         prefill=prefill,
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
-        key_metadata={bucket: make_metadata(bucket, bucket, is_cuda_graph=True) for bucket in buckets},
+        key_metadata={
+            key: make_metadata(key.batch_size, key.num_tokens(), is_cuda_graph=True)
+            for key in capture_keys(buckets, config.cuda_graph.sample_modes)
+        },
         stream=stream,
     )
     runner = DecoderRunner(parts, _runner_config(config, buckets, simulated=graphs.simulated), decisions)
@@ -270,6 +242,7 @@ def _build_graphs(
     *,
     registry: DeviceRegistry,
     buckets: tuple[int, ...],
+    sampler: SamplerState,
 ) -> tuple[CUDAGraphRunner, PrefillGraphs]:
     """Make the two holders of graphs over one backend and its pool; a ready model may come compiled by another."""
     if config.torch_compile:
@@ -277,8 +250,15 @@ def _build_graphs(
     else:
         loaded.model.compiled = None
     backend, strict = make_graph_backend(spec, registry), config.cuda_graph.strict_buffers
-    rows = max(buckets, default=1)
-    graphs = CUDAGraphRunner(backend, stream=stream, spec=spec, registry=registry, max_num_tokens=rows, strict=strict)
+    graphs = CUDAGraphRunner(
+        backend,
+        stream=stream,
+        spec=spec,
+        registry=registry,
+        max_num_tokens=max(buckets, default=1),
+        strict=strict,
+        more_tensors=lambda: {f"sampler.{name}": tensor for name, tensor in sampler.tensors().items()},
+    )
     prefill = PrefillGraphs(
         backend,
         loaded.model,
@@ -321,7 +301,6 @@ def _runner_config(config: EngineConfig, buckets: tuple[int, ...], *, simulated:
         buckets=buckets,
         graphs_enabled=config.cuda_graph.enabled,
         padding_enabled=config.cuda_graph.enable_padding,
-        sample_modes=tuple(mode for mode in reversed(SampleMode) if mode.value in config.cuda_graph.sample_modes),
         is_body_recorded=not (config.torch_compile and simulated),
         compiled_rows=tuple(sorted(rows, reverse=True)) if config.torch_compile else (),
     )

@@ -8,6 +8,7 @@ Does not: choose (``select.py``) or hold graphs. Source: TensorRT-LLM's KeyType,
 
 import dataclasses
 import enum
+from collections.abc import Collection, Sequence
 
 
 class SampleMode(enum.StrEnum):
@@ -38,3 +39,15 @@ class KeyType:
 def make_key(*, padded_batch_size: int, draft_len: int, sample_mode: SampleMode) -> KeyType:
     """Build the key of a padded batch; capture and lookup both come through here."""
     return KeyType(batch_size=padded_batch_size, draft_len=draft_len, sample_mode=sample_mode)
+
+
+def capture_keys(buckets: Sequence[int], sample_modes: Collection[str]) -> tuple[KeyType, ...]:
+    """List the keys that warm-up captures, in that order: the largest bucket first, which sizes the pool."""
+    modes = [mode for mode in reversed(SampleMode) if mode.value in sample_modes]
+    return tuple(
+        [
+            make_key(padded_batch_size=size, draft_len=0, sample_mode=mode)
+            for size in sorted(buckets, reverse=True)
+            for mode in modes
+        ]
+    )

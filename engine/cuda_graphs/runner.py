@@ -4,7 +4,9 @@ The statics are the second of three layers of storage: decoder buffers -> static
 for the largest key; each key uses prefix slices, whose addresses are baked into its graph, as are those of the
 metadata's tensors. A replay would read these addresses whatever the caller meant, so everything that could differ is
 compared first: the metadata object (``is``), row and slot counts, the exact shape of the positions (a copy would
-broadcast silently) and, when strict, every address.
+broadcast silently) and, when strict, every address of the metadata, the statics and what else the engine names (the
+sampler's state). Weights are as much part of a graph, but nothing in the engine assigns one after loading, and asking
+hundreds of tensors before each replay would cost more than it finds.
 
 Does not: choose a key (``select.py``), prepare inputs or metadata, or know the model: the forward is a callable.
 Source: TensorRT-LLM's graph runner; its strict check is opt-in, ours is on by default.
@@ -95,8 +97,12 @@ class CUDAGraphRunner:
         max_num_tokens: int,
         num_position_planes: int = 1,
         strict: bool = True,
+        more_tensors: Callable[[], dict[str, torch.Tensor]] = dict,
     ) -> None:
-        """Allocate the statics with neutral contents and register them. max_num_tokens: rows of the largest key."""
+        """Allocate the statics with neutral contents and register them.
+
+        max_num_tokens: rows of the largest key. more_tensors: names what else graphs bake in, for the strict check.
+        """
         device = spec.torch_device
         shape = (num_position_planes, 1, max_num_tokens)
         self.statics = GraphStatics(
@@ -111,6 +117,7 @@ class CUDAGraphRunner:
         self._stream = stream
         self._registry = registry
         self._is_strict = strict
+        self._more_tensors = more_tensors
         self._entries: dict[KeyType, _Entry] = {}
         self.captured_keys: frozenset[KeyType] = frozenset()  # every key that can replay
         self._metadata_names: set[str] = set()
@@ -226,9 +233,8 @@ class CUDAGraphRunner:
         sizes = [key.num_tokens() for key in self._entries]
         assert sizes == sorted(sizes, reverse=True)
         assert self.captured_keys == frozenset(self._entries)
-        buckets = {key: (key.batch_size, key.draft_len) for key in self._entries}
-        pairs = {(id(entry.inputs.attn_metadata), buckets[key]) for key, entry in self._entries.items()}
-        assert len({metadata for metadata, _bucket in pairs}) == len(pairs), "two buckets share a metadata object"
+        owners = {id(entry.inputs.attn_metadata) for entry in self._entries.values()}
+        assert len(owners) == len(self._entries), "two keys share a metadata object"
         for key, entry in self._entries.items():
             fresh = self.statics.cut(key.num_tokens(), entry.inputs.attn_metadata)
             for name in self.statics.tensors():
@@ -272,6 +278,8 @@ class CUDAGraphRunner:
 
     def _addresses(self, metadata: AttentionMetadata) -> dict[str, int]:
         addresses = {f"metadata.{name}": tensor.data_ptr() for name, tensor in metadata.tensors().items()}
+        for name, tensor in self._more_tensors().items():
+            addresses[name] = tensor.data_ptr()
         statics = self.statics
         addresses["statics.input_ids"] = statics.input_ids.data_ptr()
         addresses["statics.position_ids"] = statics.position_ids.data_ptr()

@@ -18,7 +18,7 @@ import torch
 
 from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.dummies import PaddingDummies
-from engine.cuda_graphs.key import KeyType, SampleMode, make_key
+from engine.cuda_graphs.key import KeyType, SampleMode
 from engine.cuda_graphs.prefill import PrefillGraphs, prefill_key
 from engine.cuda_graphs.runner import CUDAGraphRunner, GraphInputs
 from engine.cuda_graphs.select import BodyFacts, GraphFacts
@@ -55,7 +55,6 @@ class DecoderRunnerConfig:
     buckets: tuple[int, ...]
     graphs_enabled: bool
     padding_enabled: bool
-    sample_modes: tuple[SampleMode, ...] = (SampleMode.FULL, SampleMode.GREEDY)
     is_body_recorded: bool = True
     compiled_rows: tuple[int, ...] = ()
 
@@ -78,7 +77,7 @@ class DecoderParts:
     graphs: CUDAGraphRunner
     prefill: PrefillGraphs
     eager_metadata: AttentionMetadata
-    key_metadata: dict[int, AttentionMetadata]  # by bucket; the two sample modes of a bucket share it
+    key_metadata: dict[KeyType, AttentionMetadata]
     stream: Stream
 
 
@@ -175,11 +174,7 @@ class DecoderRunner(ScheduledModelRunner):
         if config.captures:
             dummies.preallocate()
             try:
-                keys = [
-                    make_key(padded_batch_size=bucket, draft_len=0, sample_mode=mode)
-                    for bucket in reversed(config.buckets)
-                    for mode in config.sample_modes
-                ]
+                keys = list(parts.key_metadata)
                 with graphs.allow_capture():
                     for is_warmup_only in (True, False):
                         for key in keys:
@@ -325,7 +320,7 @@ class DecoderRunner(ScheduledModelRunner):
     def _capture(
         self, key: KeyType, dummies: PaddingDummies, resources: ResourceManager, *, is_warmup_only: bool
     ) -> None:
-        metadata = self._parts.key_metadata[key.batch_size]
+        metadata = self._parts.key_metadata[key]
         host = self._decisions.pack(dummies.capture_batch(key.batch_size), resources.kv_cache.block_table)
         prepared = self._parts.preparer.copy_inputs(host, None, metadata)
         metadata.prepare(attention_step(host))

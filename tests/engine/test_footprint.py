@@ -66,7 +66,7 @@ def test_no_part_is_estimated_below_what_the_engine_allocates(config):
             CPU,
             10 << 20,
             (
-                "the engine needs 65.9 MiB on cpu (48.0 MiB of it for the KV pool), and 10.0 MiB are free; lower "
+                "the engine needs 66.1 MiB on cpu (48.0 MiB of it for the KV pool), and 10.0 MiB are free; lower "
                 "EngineConfig.max_seq_len=8192"
             ),
         ),
@@ -84,7 +84,7 @@ def test_no_part_is_estimated_below_what_the_engine_allocates(config):
             CPU,
             1 << 30,
             (
-                "the engine needs 53.0 GiB on cpu (53.0 GiB of it for the rows of a step), and 1.0 GiB are free; lower "
+                "the engine needs 53.3 GiB on cpu (53.2 GiB of it for the rows of a step), and 1.0 GiB are free; lower "
                 "SchedulerConfig.max_num_tokens=16777216"
             ),
         ),
@@ -93,7 +93,7 @@ def test_no_part_is_estimated_below_what_the_engine_allocates(config):
             CPU,
             1 << 30,
             (
-                "the engine needs 36.3 GiB on cpu (24.0 GiB of it for the KV pool), and 1.0 GiB are free; lower "
+                "the engine needs 42.6 GiB on cpu (24.0 GiB of it for the KV pool), and 1.0 GiB are free; lower "
                 "EngineConfig.max_seq_len=2048"
             ),
         ),
@@ -105,8 +105,8 @@ def test_no_part_is_estimated_below_what_the_engine_allocates(config):
             CPU,
             1 << 30,
             (
-                "the engine needs 12.3 GiB on cpu (8.0 GiB of it for gathered keys and values), and 1.0 GiB are free; "
-                "lower SchedulerConfig.max_batch_size=16384"
+                "the engine needs 18.6 GiB on cpu (10.5 GiB of it for block tables), and 1.0 GiB are free; lower "
+                "SchedulerConfig.max_batch_size=16384"
             ),
         ),
     ],

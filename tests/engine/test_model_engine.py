@@ -8,8 +8,9 @@ import torch
 from engine import CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
 from engine.device import resolve_device
 from engine.errors import ConfigError, DispatchError
+from engine.footprint import size_kv_cache
 from engine.inputs.records import PackedInputs, RunEvent, ScheduledInputs
-from engine.model_engine import PyTorchModelEngine, size_kv_cache
+from engine.model_engine import PyTorchModelEngine
 from engine.models.tiny import TINY_CONFIG
 from engine.reasons import PathKind
 from engine.resources import ResourceManager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cuda_graphs.key import KeyType, SampleMode, make_key
+from engine.cuda_graphs.key import KeyType, SampleMode, capture_keys, make_key
 
 sizes = st.integers(1, 64)
 keys = st.builds(KeyType, sizes, st.integers(0, 5), st.sampled_from(SampleMode), st.integers(1, 4))
@@ -34,3 +34,15 @@ def test_the_constructor_takes_one_beam_and_the_text_is_the_labs():
     assert str(key) == "(batch 4, draft 0, greedy)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         key.batch_size = 8
+
+
+def test_the_keys_of_warm_up_are_the_largest_first_and_hold_the_wanted_samplers():
+    both = capture_keys((1, 4), ("greedy", "full"))
+    assert [str(key) for key in both] == [
+        "(batch 4, draft 0, full)",
+        "(batch 4, draft 0, greedy)",
+        "(batch 1, draft 0, full)",
+        "(batch 1, draft 0, greedy)",
+    ]
+    assert capture_keys((2,), ("greedy",)) == (KeyType(2, 0, SampleMode.GREEDY),)
+    assert capture_keys((), ("greedy",)) == ()

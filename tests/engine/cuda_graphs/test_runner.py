@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from engine.cuda_graphs.key import SampleMode
 from engine.errors import CaptureRefusedError, ReplayRefusedError
 from tests.engine.cuda_graphs.graph_parts import Metadata, World, key_of
 
@@ -70,21 +69,21 @@ def test_keys_share_the_statics_as_prefixes_and_report_their_cost(world):
     world.runner.check()
 
 
-def test_two_samplers_of_a_bucket_may_share_its_metadata(world):
-    metadata = Metadata(4)
-    with world.runner.allow_capture():
-        for mode in SampleMode:
-            world.runner.capture(key_of(4, mode), world.forward, metadata)
-    assert world.runner.metadata_for(key_of(4, SampleMode.FULL)) is metadata
-    world.runner.check()
+def test_the_strict_check_names_whatever_else_the_engine_asked_for(world):
+    tensors = {"sampler.new_tokens": torch.zeros(4)}
+    world.runner._more_tensors = lambda: tensors
+    key = world.capture(2)
+    tensors["sampler.new_tokens"] = torch.zeros(4)
+    with pytest.raises(ReplayRefusedError, match=r"address of sampler\.new_tokens: captured 0x\w+, got 0x\w+"):
+        _replay(world, key, [5, 6])
 
 
-def test_check_finds_a_metadata_object_in_two_buckets(world):
+def test_check_finds_a_metadata_object_in_two_keys(world):
     metadata = Metadata(4)
     metadata.kv_lens = torch.zeros(1, dtype=torch.int32)
     world.capture(4, metadata=metadata)
     world.capture(2, metadata=metadata)
-    with pytest.raises(AssertionError, match="two buckets share a metadata object"):
+    with pytest.raises(AssertionError, match="two keys share a metadata object"):
         world.runner.check()
 
 
