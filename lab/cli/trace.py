@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
 
+_SIMULATED: Final = " (graphs simulated on the CPU)"
 BELOW: Final = 1  # the exit status of a share that is not reached
 
 
@@ -87,8 +88,7 @@ def show_trace(arguments: argparse.Namespace) -> int:
         print(json.dumps(report, ensure_ascii=False, indent=2))
         return 0
     device = trace.header.device
-    simulated = " (graphs simulated on the CPU)" if device.simulated else ""
-    print(f"{trace.header.model.name} on {device.device}, {trace.header.mode} mode{simulated}")
+    print(f"{trace.header.model.name} on {device.device}, {trace.header.mode} mode{_SIMULATED * device.simulated}")
     print(table(overview))
     print(trace.summary())
     return 0
@@ -191,20 +191,25 @@ def check_trace(arguments: argparse.Namespace) -> int:
     fall_offs = find_fall_offs(trace)
     if arguments.prove:
         fall_offs = [{**found, "proved": _prove(trace, found, arguments.model)} for found in fall_offs]
-    is_reached = share >= wanted
+    is_reached, simulated = share >= wanted, trace.header.device.simulated
     if arguments.json:
         report = {"file": arguments.file, "graph_share": share, "min_graph_share": wanted, "ok": is_reached}
-        print(json.dumps({**report, "fall_offs": fall_offs}, ensure_ascii=False, indent=2))
+        report |= {"simulated": simulated, "fall_offs": fall_offs}
+        print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         verdict = "reached" if is_reached else "NOT reached"
-        print(f"graph share {share:.1%}; at least {wanted:.1%} was asked for: {verdict}")
+        print(f"graph share {share:.1%}; at least {wanted:.1%} was asked for: {verdict}{_SIMULATED * simulated}")
         for found in fall_offs:
             _print_fall_off(found)
     return 0 if is_reached else BELOW
 
 
 def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
-    """Return each reason for an eager step, most frequent first: its count, where it came first, words and fix."""
+    """Return each reason for an eager step, most frequent first: its count, where it came first, words and fix.
+
+    first, largest and steps are indices into the trace; the fix is for the step with the most rows, so that a bucket
+    that is made for it holds the others too.
+    """
     from lab import reasons
     from lab.widgets.narration import reason_arguments
 
@@ -214,7 +219,10 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
             met.setdefault(step.path.reason or "not recorded", []).append(at)
     found: list[dict[str, Any]] = []
     for reason, places in sorted(met.items(), key=lambda one: -len(one[1])):
-        numbers = reason_arguments(trace.steps[places[0]], trace.header.buckets)
+        largest = max(places, key=lambda at: trace.steps[at].num_rows)
+        first_numbers, numbers = (
+            reason_arguments(trace.steps[at], trace.header.buckets) for at in (places[0], largest)
+        )
         known = reason in reasons.REASONS
         found.append(
             {
@@ -222,7 +230,9 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
                 "count": len(places),
                 "first": places[0],
                 "first_step": trace.steps[places[0]].step,
-                "sentence": reasons.sentence(reason, **numbers) if known else "",
+                "largest": largest,
+                "steps": places,
+                "sentence": reasons.sentence(reason, **first_numbers) if known else "",
                 "fix": reasons.fix(reason, **numbers) if known else None,
             }
         )
@@ -230,17 +240,22 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
 
 
 def _prove(trace: "Trace", found: dict[str, Any], model: str | None) -> dict[str, Any]:
-    """Prove the smallest change for the first step of a reason."""
+    """Prove the smallest change for the largest step of a reason, and count what it does for the reason's others."""
     from lab.counterfactuals.search import counterfactual
+    from lab.counterfactuals.workload import cover
 
-    answer = counterfactual(trace, found["first"], model=model)
+    answer = counterfactual(trace, found["largest"], model=model)
+    proof = answer.proof
+    covered = None if proof is None else cover(trace, found["steps"], proof, model=model)
     return {
         "change": [{"field": one.field, "before": one.before, "after": one.after} for one in answer.change],
-        "step": None if answer.proof is None else answer.proof.step,
-        "path": None if answer.proof is None else answer.proof.path,
-        "key": None if answer.proof is None else answer.proof.key,
+        "of_step": trace.steps[found["largest"]].step,
+        "step": None if proof is None else proof.step,
+        "path": None if proof is None else proof.path,
+        "key": None if proof is None else proof.key,
         "sentence": answer.sentence,
         "num_tried": len(answer.tried),
+        "coverage": None if covered is None else dataclasses.asdict(covered),
     }
 
 
@@ -248,4 +263,16 @@ def _print_fall_off(found: dict[str, Any]) -> None:
     print(f"{found['count']} x {found['reason']}, first at step {found['first_step']}: {found['sentence']}")
     print(f"    smallest fix: {found['fix'] or 'none'}")
     if "proved" in found:
-        print(f"    proved: {found['proved']['sentence']}")
+        _print_proof(found["proved"])
+
+
+def _print_proof(proved: dict[str, Any]) -> None:
+    covered = proved["coverage"]
+    verdict = "not proved" if covered is None else "proved"
+    print(f"    {verdict} for step {proved['of_step']}: {proved['sentence']}")
+    if covered is None:
+        return
+    counts = f"{covered['num_on_graph']} of the {covered['num_steps']} steps of this reason"
+    gone = f" ({covered['num_gone']} do not occur in it)" if covered["num_gone"] else ""
+    share = "none" if covered["graph_share"] is None else f"{covered['graph_share']:.1%}"
+    print(f"    in the whole re-run, on a graph: {counts}{gone}; its graph share is {share}")

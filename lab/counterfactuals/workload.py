@@ -18,9 +18,10 @@ from engine.device import resolve_device
 from engine.errors import ConfigError, ModelError, TraceError
 from engine.llm import LLM
 from engine.models.registry import LoadedModel, load_model
+from lab.reasons import GRAPH_PATHS
 from lab.session import Arrival, Session
 from lab.snapshot import StepSnapshot
-from lab.trace import RequestRecord, Trace
+from lab.trace import RequestRecord, Trace, graph_share
 
 Work = frozenset[tuple[int, int, int]]  # (place in the order of submission, first position, rows)
 
@@ -79,9 +80,51 @@ class Workload:
                     return Proof(step.graph.path, step.graph.key, at, session.trace)
         return None
 
+    def run_whole(self, config: EngineConfig) -> Trace:
+        """Run the requests under ``config`` to their end, or to ``max_steps`` if that comes first."""
+        with LLM(self.model, config) as llm, Session(llm, prompts=self.arrivals, mode="light") as session:
+            return session.run(self.max_steps)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a proved change does for several steps, by a whole re-run.
+
+    num_steps: recorded steps that were asked about. num_on_graph: those whose work takes a graph in the re-run.
+    num_gone: those whose work no step of the re-run does. graph_share: of the whole re-run.
+    """
+
+    num_steps: int
+    num_on_graph: int
+    num_gone: int
+    graph_share: float | None
+
+
+def cover(trace: Trace, indices: Sequence[int], proof: Proof, *, model: str | LoadedModel | None = None) -> Coverage:
+    """Run the whole workload under the configuration of ``proof``, and look the steps up in it. indices: into trace.
+
+    Raises: TraceError, as ``counterfactual``.
+    """
+    rerun = Workload.of(trace, indices[0], model).run_whole(_config(proof.trace.header.config))
+    recorded, paths = _works(trace), dict[Work, set[str]]()
+    for step, work in zip(rerun.steps, _works(rerun), strict=True):
+        paths.setdefault(work, set()).add(step.graph.path)
+    return Coverage(
+        num_steps=len(indices),
+        num_on_graph=sum(bool(paths.get(recorded[at], set()) & GRAPH_PATHS) for at in indices),
+        num_gone=sum(recorded[at] not in paths for at in indices),
+        graph_share=graph_share(rerun.steps),
+    )
+
 
 def _work(step: StepSnapshot, places: Mapping[int, int]) -> Work:
     return frozenset((places[span.request_id], span.start, span.num_rows) for span in step.schedule.spans)
+
+
+def _works(trace: Trace) -> list[Work]:
+    requests = sorted(request.request_id for request in trace.header.requests)
+    places = {request_id: place for place, request_id in enumerate(requests)}
+    return [_work(step, places) for step in trace.steps]
 
 
 def _load(trace: Trace, config: EngineConfig, model: str | LoadedModel | None) -> LoadedModel:

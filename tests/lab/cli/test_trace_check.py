@@ -1,5 +1,6 @@
 """``stepscope trace check``: the share, the reasons with their fixes, the exit status, bad files."""
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from engine.config import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from lab.cli.main import main
+from lab.counterfactuals import search, workload
 from lab.session import Session
 from lab.trace import Trace, graph_share
 
@@ -37,7 +39,7 @@ def poor(tmp_path_factory):
 def test_a_share_that_is_reached_is_status_zero(good, capsys):
     assert main(["trace", "check", good, "--min-graph-share", "0.8"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "graph share 80.0%; at least 80.0% was asked for: reached"
+    assert lines[0] == "graph share 80.0%; at least 80.0% was asked for: reached (graphs simulated on the CPU)"
     assert lines[1].startswith("1 x HAS_CONTEXT_UNPROMOTED, first at step 0: Prompts in the batch: 3, and")
     assert lines[2].startswith("    smallest fix: ")
 
@@ -45,7 +47,7 @@ def test_a_share_that_is_reached_is_status_zero(good, capsys):
 def test_a_share_that_is_not_reached_is_status_one_with_each_reason_and_its_fix(poor, capsys):
     assert main(["trace", "check", poor]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "graph share 0.0%; at least 90.0% was asked for: NOT reached"
+    assert lines[0] == "graph share 0.0%; at least 90.0% was asked for: NOT reached (graphs simulated on the CPU)"
     assert lines[1] == (
         "4 x ABOVE_LARGEST_BUCKET, first at step 1: The batch has 3 requests; the largest captured size is 2."
     )
@@ -68,9 +70,51 @@ def test_prove_runs_the_workload_again(poor, capsys):
     assert main(["trace", "check", poor, "--prove", "--json"]) == 1
     proved = json.loads(capsys.readouterr().out)["fall_offs"][0]["proved"]
     assert proved["change"] == [{"field": "CudaGraphConfig.batch_sizes", "before": [1, 2], "after": [1, 2, 3]}]
-    assert (proved["path"], proved["step"]) == ("replay", 1)
+    assert (proved["path"], proved["step"], proved["of_step"]) == ("replay", 1, 1)
+    assert proved["coverage"] == {"num_steps": 4, "num_on_graph": 4, "num_gone": 0, "graph_share": 0.8}
     assert main(["trace", "check", poor, "--prove"]) == 1
-    assert "    proved: CudaGraphConfig.batch_sizes: (1, 2) → (1, 2, 3)." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "    proved for step 1: CudaGraphConfig.batch_sizes: (1, 2) → (1, 2, 3)." in out
+    assert "    in the whole re-run, on a graph: 4 of the 4 steps of this reason; its graph share is 80.0%\n" in out
+
+
+def test_the_fix_and_the_proof_are_for_the_largest_step_of_a_reason(tmp_path, capsys):
+    config = EngineConfig(
+        device="cpu",
+        max_seq_len=64,
+        scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=32),
+        cuda_graph=CudaGraphConfig(),
+    )
+    params = SamplingParams(max_tokens=6, ignore_eos=True)
+    prompts = ["a small one", (2, "and one that is larger"), (4, "short")]
+    with Session("tiny", prompts=prompts, config=config, params=params, mode="light") as session:
+        path = str(session.run().save(tmp_path / "three.gz"))
+    assert main(["trace", "check", path, "--prove", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["simulated"] is True
+    [found] = report["fall_offs"]
+    assert (found["count"], found["first"], found["largest"], found["steps"]) == (3, 0, 2, [0, 2, 4])
+    assert found["fix"].startswith("Add 23 to CudaGraphConfig.prefill_num_tokens")
+    assert found["proved"]["change"][-1]["after"] == [23]
+    assert found["proved"]["coverage"] == {"num_steps": 3, "num_on_graph": 3, "num_gone": 0, "graph_share": 1.0}
+
+
+def test_a_proof_for_one_step_does_not_speak_for_the_others(poor, capsys, monkeypatch):
+    real = workload.cover
+    monkeypatch.setattr(
+        workload, "cover", lambda *a, **k: dataclasses.replace(real(*a, **k), num_on_graph=1, num_gone=2)
+    )
+    assert main(["trace", "check", poor, "--prove"]) == 1
+    said = "in the whole re-run, on a graph: 1 of the 4 steps of this reason (2 do not occur in it); its graph share"
+    assert said in capsys.readouterr().out
+
+
+def test_a_reason_that_nothing_cures_is_not_called_proved(poor, capsys, monkeypatch):
+    monkeypatch.setattr(search, "variations", lambda config, step: ())
+    assert main(["trace", "check", poor, "--prove"]) == 1
+    out = capsys.readouterr().out
+    assert "    not proved for step 1: " in out
+    assert "    proved" not in out
 
 
 @pytest.mark.parametrize("share", ["1.5", "-0.1", "nan"])
