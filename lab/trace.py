@@ -136,6 +136,7 @@ class TraceSummary:
 
     paths: steps by eager, capture, replay. reasons: eager steps by reason. deferrals: by reason. padding_share: rows
     spent on dummies and on the tails of prefill buckets, out of all rows. host_us: median microseconds of each stage.
+    simulated: graphs are the CPU tape.
     """
 
     num_steps: int
@@ -146,6 +147,7 @@ class TraceSummary:
     deferrals: Mapping[str, int]
     padding_share: float
     host_us: Mapping[str, float]
+    simulated: bool
 
     def __str__(self) -> str:
         """Say it in a few lines."""
@@ -153,6 +155,7 @@ class TraceSummary:
         lines = [
             f"{self.num_steps} steps ({paths}), {self.num_requests} requests, {self.num_tokens} tokens sampled",
             f"padding: {self.padding_share:.1%} of all rows",
+            *["graphs: simulated by the CPU tape"] * self.simulated,
         ]
         for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
             lines += [f"{title}: {reason} x {count}" for reason, count in counts.items()]
@@ -205,6 +208,7 @@ class Trace:
             deferrals=_count([deferral.reason for step in steps for deferral in step.schedule.deferrals]),
             padding_share=padding / rows if rows else 0.0,
             host_us={stage: round(float(np.median(us)), 1) for stage, us in seen.items() if len(us)},
+            simulated=self.header.device.simulated,
         )
 
     def place(self, i: int) -> int:

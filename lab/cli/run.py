@@ -126,6 +126,7 @@ def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
         "finish_reason": output.finish_reason,
         "error": output.error,
         "steps": {**dict.fromkeys(PATHS, 0), **counts},
+        "simulated": llm.warmup_report.simulated,  # replays are the CPU tape's
     }
     print(json.dumps(report, ensure_ascii=False, indent=2))
     return FAILED if output.finish_reason == "error" else status

@@ -84,8 +84,8 @@ def show_trace(arguments: argparse.Namespace) -> int:
     overview = [overview_row(step) for step in trace.steps]
     summary = dataclasses.asdict(trace.summary())
     if arguments.json:
-        report = {"model": trace.header.model.name, "mode": trace.header.mode, "summary": summary, "steps": overview}
-        print(json.dumps(report, ensure_ascii=False, indent=2))
+        report = {"model": trace.header.model.name, "mode": trace.header.mode, "simulated": summary["simulated"]}
+        print(json.dumps({**report, "summary": summary, "steps": overview}, ensure_ascii=False, indent=2))
         return 0
     device = trace.header.device
     print(f"{trace.header.model.name} on {device.device}, {trace.header.mode} mode{_SIMULATED * device.simulated}")

@@ -50,6 +50,9 @@ def test_the_summary_counts_paths_reasons_and_padding():
     assert summary.padding_share == 0.0
     assert set(summary.host_us) >= {"SCHEDULED", "COMMITTED"}
     assert str(summary).startswith("8 steps (7 replay, 1 eager), 2 requests")
+    assert ("simulated" in str(summary)) is summary.simulated is sample_trace().header.device.simulated
+    assert "simulated" not in str(dataclasses.replace(summary, simulated=False))
+    assert "graphs: simulated by the CPU tape" in str(dataclasses.replace(summary, simulated=True))
 
 
 def test_an_empty_trace_has_a_summary():

@@ -27,13 +27,14 @@ def test_one_line_on_stderr_says_when_the_model_is_ready(how, capsys):
 
 
 def test_json_gives_ids_text_reason_and_steps_by_path(capsys):
-    assert main(["run", "hello", "--model", "tiny", "--max-tokens", "5", "--json"]) == 0
+    assert main(["run", "hello", "--model", "tiny", "--device", "cpu", "--max-tokens", "5", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["prompt_token_ids"] == list(b"hello")
     assert report["finish_reason"] == "length"
     assert len(report["token_ids"]) == 5
     assert report["steps"] == {"eager": 1, "capture": 0, "replay": 4}
     assert report["error"] is None
+    assert report["simulated"] is True
 
 
 def test_a_prompt_longer_than_a_step_is_cut_into_chunks(capsys):

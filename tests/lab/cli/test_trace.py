@@ -24,6 +24,12 @@ def test_a_recorded_workload_can_be_loaded(recorded):
     assert trace.header.model.name == "tiny"
 
 
+def test_what_was_recorded_on_the_tape_says_so_at_once(tmp_path, capsys):
+    options = ["--prompts", "hi", "--max-tokens", "2", "--device", "cpu"]
+    assert main(["trace", "record", "--out", str(tmp_path / "x.gz"), *options]) == 0
+    assert "graphs: simulated by the CPU tape" in capsys.readouterr().out.splitlines()
+
+
 def test_show_prints_a_row_for_each_step_and_the_summary(recorded, capsys):
     assert main(["trace", "show", str(recorded)]) == 0
     out = capsys.readouterr().out
@@ -40,6 +46,7 @@ def test_show_as_json_holds_the_same_numbers(recorded, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["summary"]["num_steps"] == len(report["steps"])
     assert report["steps"][0]["reason"] == "HAS_CONTEXT_UNPROMOTED"
+    assert report["simulated"] is report["summary"]["simulated"] is Trace.load(recorded).header.device.simulated
     assert sum(step["sampled"] for step in report["steps"]) == 15
 
 
