@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from engine.errors import CapacityError, CaptureRefusedError, ConfigError
+from engine.interrupts import uninterrupted
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -84,14 +85,11 @@ def _can_multiply(device: torch.device, dtype: torch.dtype) -> bool:
     return True
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Event:
     """A point on a stream. ``wait()`` blocks the host until all device work before the point is done."""
 
-    __slots__ = ("wait",)
-
-    def __init__(self, wait: Callable[[], None]) -> None:
-        """Hold what the stream does to get there."""
-        self.wait = wait
+    wait: Callable[[], None]
 
 
 class Stream(abc.ABC):
@@ -212,8 +210,9 @@ class LaggedStream(Stream):
         self._is_running = True
         try:
             while self._num_done < ticket:
-                self._num_done += 1
-                self._pending.popleft()()
+                with uninterrupted():  # a device does not lose work to a Ctrl-C
+                    self._num_done += 1
+                    self._pending.popleft()()
         finally:
             self._is_running = False
 

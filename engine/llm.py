@@ -17,13 +17,14 @@ from engine.device import resolve_device
 from engine.errors import ClosedError, ConfigError, RequestError
 from engine.fields import integer, shown
 from engine.footprint import naming_lack_of_memory
+from engine.interrupts import uninterrupted
 from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
 from engine.model_engine import build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
 from engine.models.tokenizer import Tokenizer
 from engine.probe import Probe
 from engine.prompts import Prompt, listed_ids, pair
-from engine.py_executor import FinishedRequest, PyExecutor, Schedulers, uninterrupted
+from engine.py_executor import FinishedRequest, PyExecutor, Schedulers
 from engine.runners.interface import WarmupReport
 from engine.sampling.stopping import StopChecker
 from engine.scheduler.capacity import CapacityScheduler
@@ -146,8 +147,13 @@ class LLM:
         self._executor.set_probe(probe)
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None) -> int:
-        """Enqueue a request and return its id. Raises: RequestError; then nothing was enqueued."""
-        return self._enqueue(self._validate(prompt, params))
+        """Enqueue a request and return its id. Raises: RequestError; then, and after a Ctrl-C, nothing was enqueued."""
+        validated, request_id = self._validate(prompt, params), self._next_id
+        try:
+            return self._enqueue(validated)
+        except KeyboardInterrupt:
+            self._executor.withdraw(request_id)
+            raise
 
     def step(self) -> list[RequestOutput]:
         """Run one step and return the outputs that finished since the last call (none on most steps).
@@ -155,9 +161,13 @@ class LLM:
         Outputs of a running ``generate`` or ``stream`` go to it, never to somebody else's ``step``.
         """
         self._advance()
-        with uninterrupted():
-            finished, self._mailbox = self._mailbox, []
-        return finished
+        finished = self._mailbox
+        try:
+            self._mailbox = []
+            return finished
+        except KeyboardInterrupt:
+            self._mailbox = finished  # not handed out after all
+            raise
 
     def abort(self, request_id: int) -> None:
         """End a waiting or running request; its output ("abort") comes with the next ``step``.

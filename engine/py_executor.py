@@ -8,11 +8,9 @@ Does not: decide who runs (``scheduler/``), own blocks or tensors, or know promp
 Source: TensorRT-LLM's PyExecutor, the synchronous loop.
 """
 
-import contextlib
 import dataclasses
-import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -20,6 +18,7 @@ from engine.device import Stream
 from engine.errors import ProbeError, ReentryError, UnknownRequestError
 from engine.fields import cut, shown
 from engine.inputs.records import SampleStateTensors
+from engine.interrupts import uninterrupted
 from engine.llm_request import LlmRequest, RequestState
 from engine.model_engine import ModelEngine
 from engine.probe import Probe, ProbeGuard, Stage
@@ -84,23 +83,6 @@ class LiveRequest:
     logprobs: list[LogProbs] = dataclasses.field(default_factory=list[LogProbs])
 
 
-@contextlib.contextmanager
-def uninterrupted() -> Generator[None]:
-    """Hold a Ctrl-C back until the block is done, so that bookkeeping is never half applied."""
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield
-        return
-    held: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if held:
-        previous(held[0], None)
-
-
 class PyExecutor:
     """The loop over live requests. One thread; ``step`` is the only method that runs the model."""
 
@@ -145,9 +127,16 @@ class PyExecutor:
         assert request.request_id not in self._live
         self._live[request.request_id] = LiveRequest(request, stop_checker)
 
+    def withdraw(self, request_id: int) -> None:
+        """Undo ``submit`` for a caller who never got the id; a request that has run is left alone."""
+        live = self._live.get(request_id)
+        if live is not None and live.request.py_seq_slot is None:
+            del self._live[request_id]
+
     def abort(self, request_id: int) -> None:
         """End a live request now; its output comes with the next ``step``. Raises: UnknownRequestError."""
         self.require_idle()
+        self._recover()
         if not self.is_live(request_id):
             known = cut(", ".join(map(str, self._live)) or "none")
             message = f"request {shown(request_id)} is not waiting or running (live requests: {known})"
@@ -166,6 +155,7 @@ class PyExecutor:
         """
         self.require_idle()
         with self._stepping:  # of two threads that come at the same instant, one steps after the other
+            self._recover()
             if self._live:
                 self._run_step()
 
@@ -185,8 +175,8 @@ class PyExecutor:
 
     def check(self) -> None:
         """Recompute the loop's invariants: resources conserved, nothing held by requests that are gone."""
+        self._recover()
         self._resources.check()
-        assert self._open is None
         for live in self._live.values():
             live.request.check()
         held = {i for i in self._resources.kv_cache.live_request_ids if i < 1 << 62}  # dummies have the ids above
@@ -297,6 +287,11 @@ class PyExecutor:
         self._resources.free(live.request.request_id)
         del self._live[live.request.request_id]
         self._outbox.append(FinishedRequest(live.request, live.stop_checker.text, tuple(live.logprobs)))
+
+    def _recover(self) -> None:
+        """Undo a step whose own undoing was cut off: a second Ctrl-C can land before anything holds it back."""
+        if self._open is not None:
+            self._roll_back()
 
     def _roll_back(self) -> None:
         """Undo an open step. Its samples may lie in the slots already, so its rows take host tokens next time."""

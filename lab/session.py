@@ -193,8 +193,8 @@ class Session:
         if self._plan and self._is_waiting_for_none:
             now = max(now, self._plan[0].arrival_step)
         while self._plan and self._plan[0].arrival_step <= now:
-            planned = self._plan.pop(0)
-            self._request_ids.append(self.llm.submit(planned.prompt, planned.params))
+            self._request_ids.append(self.llm.submit(self._plan[0].prompt, self._plan[0].params))
+            del self._plan[0]
 
 
 def plan(prompts: Sequence[Prompt | Arrival], params: Params | None) -> list[Planned]:

@@ -41,6 +41,7 @@ class BlockTables:
         self.room = np.zeros(S, dtype=np.int32)  # KV tokens that each table holds
         self._runs = [0] * S  # the last column, as plain integers
         self.held: list[BlockTable] = []  # empty when it is not known what was written
+        self._num_used = 0  # rows from here on are empty, whatever an interrupt left of ``held``
         self.changed: tuple[int, ...] = ()  # rows that the last call wrote, ascending
 
     def write(self, tables: Sequence[BlockTable]) -> None:
@@ -48,11 +49,12 @@ class BlockTables:
         held = self.held
         # The manager hands out the same tuple until the table grows, so comparing identities is enough to be sure.
         rows = [row for row, table in enumerate(tables) if row >= len(held) or held[row] is not table]
-        emptied = range(len(tables), len(held))
+        emptied = range(len(tables), self._num_used)
         self.changed = (*rows, *emptied)
         if self.changed:
             self._write_rows(self.changed, [*[tables[row] for row in rows], *([()] * len(emptied))])
             del self.held[len(tables) :]
+            self._num_used = len(tables)
 
     def grow(self, rows: tuple[int, ...], tables: Sequence[BlockTable]) -> None:
         """Write tables that begin with the ones held, by their new cells alone. Order: rows ascending."""
@@ -92,6 +94,7 @@ class BlockTables:
 
     def _write_rows(self, rows: tuple[int, ...], tables: Sequence[BlockTable]) -> None:
         held, self.held = self.held, []
+        self._num_used = max(self._num_used, rows[-1] + 1)
         width, host = self._width, self._host
         held.extend([()] * (rows[-1] + 1 - len(held)))
         for row, table in zip(rows, tables, strict=True):

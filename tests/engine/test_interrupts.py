@@ -1,11 +1,12 @@
 """Interrupts, probes and callers in each other's way: nothing is lost, and no later token changes."""
 
 import itertools
+import signal
 
 import pytest
 
 import engine.llm
-from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams
+from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams
 from engine.attention import paged
 from engine.errors import ConfigError, ReentryError
 from engine.probe import Stage
@@ -138,3 +139,89 @@ def test_a_call_from_inside_a_probe_is_refused_and_changes_no_token(llm, stage):
 def test_what_is_no_probe_is_refused_at_once(llm):
     with pytest.raises(ConfigError, match=r"a probe needs a method emit\(stage, step, value\), got 5"):
         llm.set_probe(5)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, RuntimeError])
+def test_a_step_whose_undoing_was_cut_off_is_undone_before_the_next(monkeypatch, graphs, fault):
+    config = EngineConfig(
+        device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(enabled=graphs, batch_sizes=(1, 2, 4))
+    )
+    params = SamplingParams(max_tokens=20, ignore_eos=True)
+    with LLM("tiny", config) as llm:
+        expected = llm.generate("abc", params)[0].token_ids
+
+        def raises():
+            raise fault
+
+        llm.set_probe(At(Stage.SAMPLED, llm.num_steps + 6, raises))
+        llm.submit("abc", params)
+        outputs, real = [], llm._executor._roll_back
+        while llm.has_unfinished:
+            try:
+                with monkeypatch.context() as patch:
+                    patch.setattr(llm._executor, "_roll_back", interrupt)  # the second Ctrl-C, before it began
+                    outputs += llm.step()
+            except (KeyboardInterrupt, RuntimeError):
+                assert llm._executor._open is not None
+                assert llm._executor._roll_back == real
+                outputs += llm.step()
+                llm.check()
+        assert outputs[0].token_ids == expected
+
+
+def test_a_request_can_be_aborted_after_an_undoing_that_was_cut_off(monkeypatch, llm):
+    request_id = llm.submit("abc", TOKENS)
+    llm.step()
+    llm.set_probe(At(Stage.RAN, llm.num_steps, interrupt))
+    with monkeypatch.context() as patch:
+        patch.setattr(llm._executor, "_roll_back", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            llm.step()
+    llm.abort(request_id)
+    llm.check()
+    assert [output.finish_reason for output in llm.step()] == ["abort"]
+
+
+def test_a_submission_that_is_interrupted_enqueues_nothing(monkeypatch, llm):
+    real = llm._enqueue
+
+    def enqueue_then_interrupt(*args):
+        real(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llm, "_enqueue", enqueue_then_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            llm.submit("abc", TOKENS)
+    assert not llm.has_unfinished
+    assert llm.submit("abc", TOKENS) >= 0
+
+
+@pytest.mark.parametrize("action", range(0, 60, 7))
+def test_a_late_device_loses_no_action_to_a_signal(action):
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    config = EngineConfig(device="cpu", max_seq_len=64, kv_cache=KVCacheConfig(tokens_per_block=4))
+    with LLM("tiny", config, stream_lag=3) as llm:
+        expected = [out.token_ids for out in llm.generate(["abc", "de"], params)]
+        stream, counter = llm._executor._stream, itertools.count()
+        launch = stream.launch
+
+        def signalled(fn):
+            if next(counter) == action:
+                launch(lambda: (signal.raise_signal(signal.SIGINT), fn()))
+            else:
+                launch(fn)
+
+        stream.launch = signalled
+        for prompt in ("abc", "de"):
+            llm.submit(prompt, params)
+        outputs, num_interrupts = [], 0
+        while llm.has_unfinished:
+            try:
+                outputs += llm.step()
+            except KeyboardInterrupt:
+                num_interrupts += 1
+        assert num_interrupts == 1
+        assert [output.token_ids for output in sorted(outputs, key=lambda output: output.request_id)] == expected
+        llm.check()

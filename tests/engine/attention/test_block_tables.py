@@ -104,3 +104,12 @@ def test_an_interrupted_write_is_repeated_whole():
     world.tables.write(tables)
     assert world.tables.changed == (0, 1)
     world.expect(tables)
+
+
+def test_rows_past_a_smaller_step_are_emptied_after_an_interrupted_write_too():
+    world = World()
+    world.tables.write([(1, 2), (3,), (4,)])
+    world.tables.held = []
+    world.tables.write([(1, 2)])
+    assert world.tables.changed == (0, 1, 2)
+    world.expect([(1, 2)])
