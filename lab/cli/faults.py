@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 NOT_DETECTED: Final = 1
 _WIDTH: Final = 100
+_GUARDS: Final = (
+    "guards are the engine's own checks and the lab's audit, which recomputes each step from its requests; off takes "
+    "both away and shows the harm that they prevent (%(default)s)"
+)
+_IN_THE_REPORT: Final = (
+    'In the JSON, raised_by tells who stopped a run: "engine" (its own check, or it failed) or "audit" (the lab\'s). '
+    "raised_step is the step that was stopped; -1 is warm-up, before step 0."
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -33,11 +41,16 @@ def add_parser(commands: Any) -> None:
     listing = actions.add_parser("list", help="name every fault and the rule that it breaks")
     listing.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     listing.set_defaults(run=run_list)
-    running = actions.add_parser("run", help="run one fault, or all, beside the healthy engine")
+    running = actions.add_parser(
+        "run",
+        help="run one fault, or all, beside the healthy engine",
+        description="Run one fault, or all, beside the healthy engine, and say what came of it.",
+        epilog=_IN_THE_REPORT,
+    )
     what = running.add_mutually_exclusive_group(required=True)
     what.add_argument("name", nargs="?", help="a fault of `stepscope faults list`")
     what.add_argument("--all", action="store_true", help="run every fault")
-    running.add_argument("--guards", choices=("on", "off", "both"), default="both", help="(%(default)s)")
+    running.add_argument("--guards", choices=("on", "off", "both"), default="both", help=_GUARDS)
     running.add_argument("--device", default="cpu", help="cpu (simulated graphs), cuda or auto (%(default)s)")
     running.add_argument("--json", action="store_true", help="print a JSON list, one entry a fault")
     running.set_defaults(run=run_faults)

@@ -51,6 +51,15 @@ def test_a_device_that_is_not_there_is_one_line_and_status_2(capsys):
     assert "device 'cuda:99'" in capsys.readouterr().err
 
 
+def test_the_help_says_what_guards_are_and_what_the_report_means(capsys):
+    with pytest.raises(SystemExit):
+        main(["faults", "run", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "guards are the engine's own checks and the lab's audit" in text
+    assert 'raised_by tells who stopped a run: "engine" (its own check, or it failed) or "audit" (the lab\'s)' in text
+    assert "-1 is warm-up, before step 0" in text
+
+
 def test_a_name_or_all_must_be_given():
     with pytest.raises(SystemExit):
         main(["faults", "run"])
