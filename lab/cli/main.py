@@ -22,6 +22,19 @@ INTERRUPTED: Final = 130
 _COMMANDS: Final = (run, models, trace, lab, faults, bench, doctor)
 
 
+class _Version(argparse.Action):
+    """Print the installed version, which is looked up only when somebody asks, and end."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and end")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import importlib.metadata
+
+        print(f"stepscope {importlib.metadata.version('stepscope')}")
+        parser.exit()
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
     parser = argparse.ArgumentParser(
@@ -29,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="An LLM inference engine that you can step through.",
         epilog="`stepscope COMMAND --help` describes a command.",
     )
+    parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_parser(commands)

@@ -1,3 +1,4 @@
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -34,6 +35,13 @@ def test_help_loads_no_torch_and_no_numpy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_that_of_the_installed_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"stepscope {importlib.metadata.version('stepscope')}\n"
 
 
 def test_no_command_is_a_usage_error(capsys):
