@@ -201,7 +201,9 @@ def _judge_device(device: dict[str, Any]) -> Finding:
     free = device["free_bytes"]
     value = f"{device['name']}, {free / (1 << 30):.1f} GiB free"
     if "cores" in device:
-        value += f", {device['cores']} cores, {device['threads']} threads"
+        value += "".join(
+            f", {device[unit]} {unit if device[unit] != 1 else unit[:-1]}" for unit in ("cores", "threads")
+        )
     if free >= MIN_FREE_BYTES:
         return Finding(device["device"], "ok", value)
     return Finding(device["device"], "note", value, "smollm2-135m in float32 wants 1 GiB; close something, or use tiny")

@@ -57,6 +57,14 @@ def test_little_memory_no_compiler_and_no_model_are_notes(report):
     assert (found["cpu"], found["compiler"], found["models"], found["graphs"]) == ("note", "note", "note", "ok")
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "1 core, 1 thread"), (2, "2 cores, 2 threads")])
+def test_one_of_a_thing_is_not_several(report, count, words):
+    counted = copy.deepcopy(report)
+    counted["devices"] = [{"device": "cpu", "name": "x", "free_bytes": 2 * GIB, "cores": count, "threads": count}]
+    [found] = [finding for finding in doctor.judge(counted) if finding.name == "cpu"]
+    assert found.value == f"x, 2.0 GiB free, {words}"
+
+
 def test_a_simulated_graph_backend_is_labelled(report):
     simulated = copy.deepcopy(report)
     simulated["graph_backend"] = "tape"
