@@ -1,14 +1,16 @@
 """show: the one call that puts a trace or a session on the screen, whatever the screen is.
 
 *live* (the default in a notebook) is the widget. *static* leaves a picture, a table and a page that still steps, and no
-widget at all: that is how committed notebooks are built (``LAB_STATIC=1`` chooses it for a whole process).
+widget at all: that is how committed notebooks are built (``LAB_STATIC=1`` chooses it for a whole process). Outside of a
+notebook the static profile prints text: the step in words, the summary, and where there is more to see.
 
 Does not: record or run anything, or import torch.
 """
 
 import os
+import sys
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from engine.errors import ConfigError
 from lab.trace import Trace
@@ -16,6 +18,10 @@ from lab.widgets.stepper import LiveSession, Stepper, stage_index, step_index
 from lab.widgets.whatif import wanted
 
 Profile = Literal["live", "static"]
+_ELSEWHERE: Final = (
+    "Pictures need a notebook (`stepscope lab` opens one). In a terminal, trace.explain(i) words any step, and "
+    "`stepscope trace show FILE` lists all steps of a trace that trace.save(FILE) wrote."
+)
 
 
 def show(
@@ -50,6 +56,12 @@ def show(
     return None
 
 
+def _is_notebook() -> bool:
+    """Whether the process is a notebook's kernel; a plain script and a terminal have none."""
+    shell = sys.modules.get("IPython")  # a kernel has imported it
+    return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None
+
+
 def _show_static(
     trace: Trace,
     *,
@@ -58,14 +70,17 @@ def _show_static(
     lang: str,
     counterfactuals: bool | Mapping[int, Any],
 ) -> None:
-    from IPython.display import publish_display_data  # present wherever a notebook is
-
     from lab.widgets import static  # the pages are made for saved notebooks only
 
     if not len(trace.steps):
         message = "a static view needs at least one step; run the session first"
         raise ConfigError(message)
     index = step_index(step, len(trace.steps))
+    if not _is_notebook():
+        sys.stdout.write(f"{trace.explain(index, lang)}\n{trace.summary()}\n{_ELSEWHERE}\n")
+        return
+    from IPython.display import publish_display_data
+
     answers = wanted(trace, counterfactuals)
     for bundle in static.outputs(trace, index, stage_index(stage), lang, whatifs=answers):
         publish_display_data(bundle)

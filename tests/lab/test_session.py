@@ -1,4 +1,5 @@
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +67,7 @@ def test_run_stops_at_its_cap(tiny_llm):
 def test_show_in_the_static_profile_leaves_no_widget(tiny_llm, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.publish_display_data", lambda data, **_: shown.append(data))
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel="a kernel"))
     monkeypatch.setenv("LAB_STATIC", "1")
     with Session(tiny_llm, prompts=["abc"], params=SHORT) as s:
         s.run()

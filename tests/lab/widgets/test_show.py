@@ -1,5 +1,7 @@
 """show, in a notebook and in the static profile."""
 
+from types import SimpleNamespace
+
 import IPython.display
 import pytest
 
@@ -14,6 +16,9 @@ from tests.lab.sample_steps import sample_header, sample_trace
 def published(monkeypatch):
     shown = []
     monkeypatch.setattr(IPython.display, "publish_display_data", lambda data, **_: shown.append(data))
+    monkeypatch.setattr(
+        IPython, "get_ipython", lambda: SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda _: {}))
+    )
     return shown
 
 
@@ -51,6 +56,18 @@ def test_the_static_profile_leaves_a_picture_a_table_and_a_page(published, monke
     assert '<th scope="row">▸ 2</th>' in published[1]["text/html"]
     assert published[2]["text/html"].startswith('<iframe title="Step viewer" srcdoc="')
     assert all(len(str(data)) < 300_000 for data in published)
+
+
+@pytest.mark.parametrize("shell", [None, SimpleNamespace()], ids=["plain script", "terminal"])
+def test_outside_of_a_notebook_the_static_profile_is_one_text(published, monkeypatch, capsys, shell):
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    trace = sample_trace(5)
+    assert show(trace, step=2, profile="static") is None
+    out = capsys.readouterr().out
+    assert published == []
+    assert out.startswith(f"{trace.explain(2)}\n{trace.summary()}\n")
+    assert "Pictures need a notebook" in out
+    assert "`stepscope trace show FILE`" in out
 
 
 def test_what_cannot_be_shown_is_said(published):
