@@ -15,9 +15,11 @@ from typing import Any
 import torch
 
 from engine.config import CudaGraphConfig, EngineConfig, SchedulerConfig
-from engine.device import DeviceSpec, resolve_device
+from engine.device import DeviceSpec, free_memory, resolve_device
 from engine.errors import ConfigError, ModelError
+from engine.fields import bytes_in_words
 from engine.llm import LLM
+from engine.models.loading.layout import weight_shapes
 from lab.bench.clock import read_bandwidths
 from lab.bench.decode import prompt_ids, require_positive
 from lab.bench.peer import StaticCachePeer
@@ -67,12 +69,15 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> Ite
     Keys: shape, batch, replay_tok_s, e2e_tok_s, peer, peer_tok_s, replay_ratio and e2e_ratio (to the peer), and
     limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay). e2e and peer leave
     the prefill out: every token but the first of each request, over the time from the first ones to the end.
-    device: "cpu" rehearses on the tape. note: receives a line of context now and then.
-    Raises: ConfigError for a count too small, an unknown shape, without CUDA, or without the peer; ModelError when
-    the two sides disagree on the tokens.
+    device: "cpu" rehearses on the tape, and every row then also has simulated: True. note: receives a line of context
+    now and then.
+    Raises: ConfigError for a count too small, an unknown shape, without CUDA, without the peer, or for a rehearsal that
+    does not fit into memory; ModelError when the two sides disagree on the tokens.
     """
     spec = resolve_device(device, "auto")
     _check(bench)
+    if not spec.is_cuda:
+        _require_weights_fit(bench, spec)
     require_transformers()
     name = torch.cuda.get_device_name(spec.torch_device) if spec.is_cuda else "CPU, a rehearsal"
     bandwidths = read_bandwidths(spec.torch_device, nbytes=READ_BYTES if spec.is_cuda else READ_BYTES >> 7)
@@ -92,6 +97,20 @@ def _check(bench: GpuBench) -> None:
     if bench.new_tokens < 3:
         message = f"new_tokens must be at least 3 (the middle one is timed), got {bench.new_tokens}"
         raise ConfigError(message)
+
+
+def _require_weights_fit(bench: GpuBench, spec: DeviceSpec) -> None:
+    """Refuse a rehearsal that would die when memory runs out. Raises: ConfigError."""
+    for shape in bench.shapes:
+        numbers = sum(torch.Size(one).numel() for one in weight_shapes(shape_config(shape)).values())
+        needed, free = 2 * numbers * spec.dtype.itemsize, free_memory(spec)
+        if needed > free:
+            message = (
+                f"a rehearsal of {shape} on the CPU needs {bytes_in_words(needed)} (twice its weights in {spec.dtype}: "
+                f"activations, caches and the peer take the second half), and {bytes_in_words(free)} are free; take a "
+                "smaller shape, such as tiny"
+            )
+            raise ConfigError(message)
 
 
 def _measure_shape(
@@ -153,7 +172,7 @@ def _row(
     replay_tok_s = batch / ours.replay_seconds
     cached_tokens = bench.prompt_len + bench.num_decodes - 1
     nbytes = step_bytes(shape_config(shape), spec.dtype, batch=batch, cached_tokens=cached_tokens)
-    return {
+    row = {
         "shape": shape,
         "batch": batch,
         "replay_tok_s": round(replay_tok_s, 1),
@@ -164,6 +183,7 @@ def _row(
         "e2e_ratio": round(ours.rates.decode / peer.decode, 3),
         "limit_fraction": round(nbytes / bandwidth / ours.replay_seconds, 4),
     }
+    return row if spec.is_cuda else {**row, "simulated": True}
 
 
 def _prompts(bench: GpuBench, shape: str, batch: int) -> list[list[int]]:

@@ -6,9 +6,14 @@ Does not: measure (``lab/bench`` does).
 import argparse
 import json
 import sys
-from typing import Any
+from typing import Any, Final
 
 from lab.cli.trace import table
+
+_NO_GPU: Final = "needs a CUDA GPU"  # what the engine says of a device that is not there
+_REHEARSAL: Final = (
+    "Without one there is nothing to measure; `stepscope bench gpu --device cpu --shapes tiny` rehearses on the tape"
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -43,7 +48,7 @@ def _add_gpu(targets: Any) -> None:
         nargs="+",
         default=["smollm2-135m", "llama-3.1-8b"],
         metavar="NAME",
-        help="models of these shapes (smollm2-135m llama-3.1-8b; also tiny)",
+        help="models of these shapes (smollm2-135m llama-3.1-8b; also tiny, for rehearsals)",
     )
     gpu.add_argument("--batches", type=int, nargs="+", default=[1, 64], metavar="N", help="batch sizes (1 64)")
     gpu.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
@@ -87,6 +92,7 @@ def run_cpu(arguments: argparse.Namespace) -> int:
 
 def run_gpu(arguments: argparse.Namespace) -> int:
     """Print decode tokens a second of both and the share of the limit, for each shape and batch; context on stderr."""
+    from engine.errors import ConfigError
     from lab.bench.gpu import GpuBench, measure
 
     settings = GpuBench(
@@ -99,7 +105,12 @@ def run_gpu(arguments: argparse.Namespace) -> int:
     )
     rows: list[dict[str, Any]] = []
     try:
-        rows.extend(measure(settings, device=arguments.device, note=_note))
+        rows.extend(measure(settings, device="cuda" if arguments.device == "auto" else arguments.device, note=_note))
+    except ConfigError as error:
+        if _NO_GPU not in str(error):
+            raise
+        message = f"{str(error).partition(';')[0]}. {_REHEARSAL}"
+        raise ConfigError(message) from error
     except KeyboardInterrupt:
         if rows:  # minutes of measurement: what is complete is shown
             _report(rows, as_json=arguments.json)

@@ -129,6 +129,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "-" if value is None else str(value)
 
 

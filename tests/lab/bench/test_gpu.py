@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 
-from engine.device import resolve_device
+from engine.device import DeviceSpec, resolve_device
 from engine.errors import ConfigError, ModelError
 from lab.bench import gpu
 from lab.bench.gpu import GpuBench, measure
@@ -25,7 +25,8 @@ def _a_short_read(monkeypatch):
 def test_a_rehearsal_on_the_tape_fills_every_column():
     notes = []
     rows = list(measure(SMALL, device="cpu", note=notes.append))
-    assert [list(row) for row in rows] == [KEYS, KEYS]
+    assert [list(row) for row in rows] == [[*KEYS, "simulated"]] * 2
+    assert [row["simulated"] for row in rows] == [True, True]
     assert [(row["shape"], row["batch"]) for row in rows] == [("tiny", 1), ("tiny", 2)]
     for row in rows:
         assert row["peer"] == "transformers static cache"
@@ -39,6 +40,22 @@ def test_a_rehearsal_on_the_tape_fills_every_column():
         "tiny batch 2",
         "tiny batch 2",
     ]
+
+
+def test_a_rehearsal_that_does_not_fit_into_memory_is_refused_before_it_starts(monkeypatch):
+    monkeypatch.setattr(gpu, "free_memory", lambda spec: 8 << 30)
+    notes = []
+    words = r"a rehearsal of llama-3\.1-8b on the CPU needs 59\.8 GiB \(twice its weights.* 8\.0 GiB are free; take a"
+    with pytest.raises(ConfigError, match=words):
+        list(measure(GpuBench(shapes=("tiny", "llama-3.1-8b")), device="cpu", note=notes.append))
+    assert notes == []
+
+
+def test_only_a_rehearsal_is_called_simulated():
+    ours = gpu._Ours(replay_seconds=0.5, rates=Rates(decode=1.0, whole=9.0), tokens=[])
+    spec = DeviceSpec(torch.device("cuda"), torch.bfloat16, is_cuda=True)
+    row = gpu._row(SMALL, "tiny", 2, ours, peer=Rates(decode=2.0, whole=9.0), spec=spec, bandwidth=1e9)
+    assert list(row) == KEYS
 
 
 def test_the_limit_is_the_steps_bytes_at_the_bandwidth_over_the_replay():

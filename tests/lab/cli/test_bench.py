@@ -58,8 +58,26 @@ def test_an_interrupted_gpu_benchmark_prints_the_rows_that_are_complete(monkeypa
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_without_cuda_the_command_says_what_it_needs(capsys):
-    assert main(["bench", "gpu"]) == 2
-    assert "device 'cuda' needs a CUDA GPU" in capsys.readouterr().err
+    for device in ("cuda", "auto"):
+        assert main(["bench", "gpu", "--device", device]) == 2
+        error = capsys.readouterr().err
+        assert "device 'cuda' needs a CUDA GPU, but " in error
+        assert error.endswith(
+            ". Without one there is nothing to measure; `stepscope bench gpu --device cpu --shapes tiny` rehearses on "
+            "the tape\n"
+        )
+
+
+def test_a_rehearsal_says_so_in_its_table(monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "measure", lambda *_, **__: [{**GPU_ROWS[0], "simulated": True}])
+    assert main(["bench", "gpu", "--device", "cpu"]) == 0
+    heading, row = capsys.readouterr().out.splitlines()
+    assert (heading.split()[-1], row.split()[-1]) == ("simulated", "yes")
+
+
+def test_another_refusal_of_a_gpu_benchmark_stays_as_it_is(capsys):
+    assert main(["bench", "gpu", "--device", "tpu"]) == 2
+    assert "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'tpu'\n" in capsys.readouterr().err
 
 
 def test_host_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
