@@ -9,6 +9,7 @@ Does not: do any command's work, or catch what is a bug of ours.
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except StepscopeError as error:
-        print(f"stepscope: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"stepscope: error: {_worded(error)}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         print("stepscope: interrupted", file=sys.stderr)
@@ -73,6 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, UnicodeEncodeError) as error:
         print(f"stepscope: error: cannot write the output: {error}", file=sys.stderr)
         return ERROR
+
+
+def _worded(error: StepscopeError) -> str:
+    """Return the error in one line, with the engine's arguments that a hint names written as options."""
+    text = " ".join(str(error).split())
+    return re.sub(r"device='([a-z]+)'", r"--device \1", text)
 
 
 def _settle_streams() -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from engine.errors import ModelError
 from lab.cli import main as entry
@@ -61,6 +62,20 @@ def test_an_error_of_ours_is_one_line_and_status_two(monkeypatch, capsys):
     captured = capsys.readouterr()
     assert captured.err == "stepscope: error: no model 'x'; did you mean 'y'?\n"
     assert captured.out == ""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize(
+    "command",
+    [["run", "hi", "--model", "tiny"], ["trace", "record", "--out", "x.gz", "--prompts", "hi"],
+     ["faults", "run", "forgotten-replay"], ["bench", "host"]],
+)  # fmt: skip
+def test_a_missing_gpu_is_answered_with_the_option_that_helps(command, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert entry.main([*command, "--device", "cuda"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("stepscope: error: device 'cuda' needs a CUDA GPU, but ")
+    assert error.endswith("; use --device cpu or --device auto")
 
 
 def test_ctrl_c_is_status_130_without_a_traceback(monkeypatch, capsys):
