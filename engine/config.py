@@ -103,8 +103,8 @@ class KVCacheConfig:
     """The block pool.
 
     num_blocks: None sizes it from free memory (CUDA: memory_fraction of it; CPU: enough for max_batch_size
-    sequences of max_seq_len, at most a quarter of RAM). host_blocks, enable_block_reuse and
-    enable_partial_reuse belong to the reuse tree.
+    sequences of max_seq_len, at most a quarter of RAM). host_blocks, enable_block_reuse and enable_partial_reuse
+    belong to the reuse tree, which is not built yet: the last two are accepted and have no effect.
     """
 
     tokens_per_block: int = 16
@@ -159,7 +159,9 @@ class CudaGraphConfig:
         rows = _integers("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, at_most=_MAX_TOKENS)
         _require_ascending("CudaGraphConfig.prefill_num_tokens", rows)
         _normalise(self, prefill_num_tokens=rows)
-        modes = _items("CudaGraphConfig.sample_modes", self.sample_modes, "sampler modes")
+        given = self.sample_modes
+        hint = f"use ({given!r},)" if isinstance(given, str) and given in ("greedy", "full") else ""
+        modes = _items("CudaGraphConfig.sample_modes", given, "sampler modes", hint=hint)
         if not modes or not all(isinstance(mode, str) and mode in ("greedy", "full") for mode in modes):
             message = (
                 f"CudaGraphConfig.sample_modes must hold 'greedy', 'full' or both, got {shown(self.sample_modes)}; "

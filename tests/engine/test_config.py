@@ -330,3 +330,10 @@ def test_sampler_modes_that_do_not_exist_are_named(modes):
         f"CudaGraphConfig.sample_modes must hold 'greedy', 'full' or both, got {modes!r}; "
         "use enabled=False to run without graphs"
     )
+
+
+def test_one_sampler_mode_alone_is_refused_with_the_tuple():
+    for mode, hint in (("greedy", "; use ('greedy',)"), ("full", "; use ('full',)"), ("both", "")):
+        assert refusal(lambda mode=mode: CudaGraphConfig(sample_modes=mode)) == (
+            f"CudaGraphConfig.sample_modes must be a sequence of sampler modes, got {mode!r}{hint}"
+        )
