@@ -100,10 +100,10 @@ def choice(field: str, value: object, choices: tuple[str | None, ...], *, refusa
 
 
 def items(field: str, value: object, of: str, *, refusal: Refusal, hint: str = "") -> tuple[object, ...]:
-    """Take any sequence but text, bytes and mappings. of: what it holds, in words."""
+    """Take any sequence but text, bytes and mappings. of: what it holds, in words. One that fails midway is none."""
     found: tuple[object, ...] | None = None
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | memoryview | Mapping):
-        with contextlib.suppress(TypeError):  # an array without axes
+        with contextlib.suppress(Exception):  # an array without axes; and anybody's __iter__ may raise
             found = tuple(itertools.islice(value, MAX_ITEMS + 1))
     if found is None:
         refuse(refusal, field, f"a sequence of {of}", value, hint)

@@ -75,6 +75,19 @@ def test_an_endless_iterator_is_refused_after_the_limit():
         fields.items("ids", itertools.count(), "ids", refusal=ConfigError)
 
 
+def test_a_sequence_that_fails_while_it_is_read_is_refused():
+    class Broken:
+        def __iter__(self):
+            raise ZeroDivisionError
+
+        def __repr__(self):
+            return "Broken()"
+
+    assert refusal(fields.items, Broken(), "words") == "f.json: key must be a sequence of words, got Broken()"
+    halfway = (1 // (2 - at) for at in range(4))
+    assert "must be a sequence of words, got <generator" in refusal(fields.items, halfway, "words")
+
+
 def test_what_fits_comes_back_plain():
     assert type(fields.integer("n", np.int64(5), refusal=ConfigError, low=0)) is int
     assert type(fields.number("n", np.float32(0.5), 0.0, refusal=ConfigError)) is float
