@@ -121,7 +121,7 @@ print(textwrap.fill(answer.sentence, width=100))
 # In stage 6 look at `input_ids`. The row of a request in generation is written by a *device gather* whenever its previous sample
 # lies on the device, in eager steps as in replayed ones: the token never went to the host and back. A prompt's rows are copied
 # from the host. The cells to the right of the batch are old, and nobody reads them. In stage 4 of an eager step a button proves the
-# smallest change; stage 8 holds every address that a graph has baked in beside the one that is there now.
+# smallest change; stage 8 holds addresses that a graph has baked in beside those that are there now.
 #
 # The button at the upper right (or `r`) takes one more *real* step: four requests are still running, and will finish one by one.
 
