@@ -120,8 +120,7 @@ _Try = tuple[FallOff, bool, str, str]  # the reason if it fails, whether it pass
 
 def _common_tries(facts: GraphFacts) -> tuple[_Try, ...]:
     """Evaluate what holds for every graph; only a body that cannot be recorded has a line about it."""
-    switch = "enabled" if facts.graphs_enabled else "disabled"
-    enabled = (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", switch)
+    enabled = (FallOff.GRAPHS_DISABLED, facts.graphs_enabled, "graphs enabled", _yes_no(facts.graphs_enabled))
     recorded = (FallOff.COMPILE_NOT_RECORDED, False, "a body that can be recorded", "a compiled one")
     serving = (FallOff.WARMUP, not facts.is_warmup, "a step that serves", "warm-up" if facts.is_warmup else "serving")
     return (enabled, serving) if facts.body.is_recorded else (enabled, recorded, serving)
@@ -144,7 +143,7 @@ def _decode_tries(facts: GraphFacts, usable: tuple[int, ...], bucket: int | None
     modes = sorted(
         k.sample_mode.value for k in facts.captured if (k.batch_size, k.draft_len) == (bucket, key.draft_len)
     )
-    modes_text = f"captured: {', '.join(modes) or 'none'}"
+    modes_text = ", ".join(modes) or "none"
     return (
         (FallOff.HAS_CONTEXT_UNPROMOTED, not facts.num_contexts, "0 contexts", str(facts.num_contexts)),
         (
@@ -163,8 +162,12 @@ def _decode_tries(facts: GraphFacts, usable: tuple[int, ...], bucket: int | None
             FallOff.NO_DUMMY_SLOT,
             is_exact or facts.dummy_available,
             "a preallocated dummy",
-            "one" if facts.dummy_available else "none",
+            _yes_no(facts.dummy_available),
         ),
         (FallOff.SAMPLER_MODE_NOT_CAPTURED, has_graph or not modes, f"{key.sample_mode.value} captured", modes_text),
         (FallOff.CAPTURE_NOT_ALLOWED_NOW, has_graph, f"a graph for {key}", modes_text),
     )
+
+
+def _yes_no(fact: bool) -> str:  # noqa: FBT001 - it takes nothing else
+    return "yes" if fact else "no"
