@@ -17,8 +17,10 @@ import enum
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import torch
 
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.decisions import Decisions
@@ -29,14 +31,18 @@ from engine.llm import LLM
 from engine.probe import Stage
 from engine.scheduled import ScheduledRequests
 from lab.bench.decode import prompt_ids, require_positive
-from lab.bench.direct import StepKeeper, full_seconds, steady_seconds
+from lab.bench.direct import NUM_SAMPLES, StepKeeper, full_seconds, steady_seconds
 from lab.bench.shapes import random_model, random_weights, shape_config
 
 PREPARATION = (Stage.PACKED, Stage.COPIED, Stage.METADATA)
 TESTED = (Stage.PADDED, Stage.GRAPH_CHOSEN, *PREPARATION)
 BLOCK = 8  # steps of one path before the other's turn
 TOKENS_PER_BLOCK = 16
+GPU_SHAPES = ("tiny", "smollm2-135m")
+CPU_SHAPES = ("tiny",)  # there a larger shape's own work hides the host's
+LAST_STAGE = "step"  # of the rows of one batch
 
+Note = Callable[[str], object]
 Times = dict[Stage, int]  # nanoseconds
 
 
@@ -49,9 +55,12 @@ class Growth(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostBench:
-    """What to measure. steps: of each path. prompt_len: tokens of the shortest prompt. growth: of the block tables."""
+    """What to measure. steps: of each path. prompt_len: tokens of the shortest prompt. growth: of the block tables.
 
-    shapes: tuple[str, ...] = ("tiny", "smollm2-135m")
+    shapes: none means those that suit the device.
+    """
+
+    shapes: tuple[str, ...] = ()
     batches: tuple[int, ...] = (8, 256)
     prompt_len: int = 128
     steps: int = 64
@@ -89,24 +98,45 @@ class _Switch:
         return refusal if self.allow_steady else refusal or SteadyRefusal.NOTHING_RECORDED
 
 
-def measure(bench: HostBench, *, device: str = "auto") -> list[dict[str, Any]]:
-    """Return one row for each shape, batch, growth and stage.
+def measure(bench: HostBench, *, device: str = "auto", note: Note = print) -> Iterator[dict[str, Any]]:
+    """Yield one row for each shape, batch, growth and stage; those of a batch come as soon as it is measured.
 
     Keys: shape, device, batch, growth, stage, full_us and steady_us (medians over the steps of either path; None where
-    a path has no such stage), share (steady over full). After the ten stages come "preparation and its tests",
-    "preparation", "preparation without a probe" and "step".
+    a path has no such stage), share (steady over full); simulated: True where graphs ran on the tape. After the ten
+    stages come "preparation and its tests", "preparation", "preparation without a probe" and LAST_STAGE.
+    note: receives the legend, then a line of progress for each batch.
     Raises: ConfigError for a count too small, an unknown shape, or a device that is not there.
     """
     spec = resolve_device(device, "auto")
     require_positive(steps=bench.steps, prompt_len=bench.prompt_len, **{f"batch {n}": n for n in bench.batches})
-    rows: list[dict[str, Any]] = []
-    for shape in bench.shapes:
+    shapes = bench.shapes or (GPU_SHAPES if spec.is_cuda else CPU_SHAPES)
+    for shape in shapes:
         shape_config(shape)
-        for batch, growth in itertools.product(sorted(set(bench.batches)), bench.growth):
-            found = _measure_batch(bench, shape, batch, spec, is_spread=growth is Growth.SPREAD)
-            about = {"shape": shape, "device": spec.torch_device.type, "batch": batch, "growth": growth.value}
-            rows += [about | row for row in _stage_rows(found)]
-    return rows
+    for line in legend(bench, spec):
+        note(line)
+    runs = list(itertools.product(shapes, sorted(set(bench.batches)), bench.growth))
+    for at, (shape, batch, growth) in enumerate(runs, start=1):
+        note(f"measuring {at} of {len(runs)}: {shape}, batch {batch}, growth {growth.value}")
+        found = _measure_batch(bench, shape, batch, spec, is_spread=growth is Growth.SPREAD)
+        about = {"shape": shape, "device": spec.torch_device.type, "batch": batch, "growth": growth.value}
+        label = {"simulated": True} if found.simulated else {}
+        yield from (about | row | label for row in _stage_rows(found))
+
+
+def legend(bench: HostBench, spec: DeviceSpec) -> Iterator[str]:
+    """Say in a few lines what the rows mean, and on what they were measured."""
+    threads = torch.get_num_threads()
+    tape = "" if spec.is_cuda else "; graphs are simulated by the tape, so what ran says nothing of a GPU"
+    yield f"{spec.torch_device}, {spec.dtype}, {threads} thread{'' if threads == 1 else 's'}{tape}"
+    steps = BLOCK * -(-bench.steps // BLOCK)
+    yield f"full_us, steady_us: host microseconds of a step, medians over {steps} steps of either path"
+    yield "share: steady over full; stages of one step in the order in which they run, then sums"
+    yield "preparation: packed, copied and metadata; its tests: padded and graph_chosen, which choose the path"
+    yield f"without a probe: the calls of preparation one by one, unobserved, medians over {NUM_SAMPLES}"
+    yield (
+        f"growth of block tables: spread, in each step those of one sequence in {TOKENS_PER_BLOCK}; together, those of "
+        f"all in one step of {TOKENS_PER_BLOCK}, which medians do not see"
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,6 +146,7 @@ class _Found:
     stages: dict[bool, list[Times]]
     steps: dict[bool, list[int]]
     direct: dict[bool, float]
+    simulated: bool
 
 
 def _measure_batch(bench: HostBench, shape: str, batch: int, spec: DeviceSpec, *, is_spread: bool) -> _Found:
@@ -123,8 +154,8 @@ def _measure_batch(bench: HostBench, shape: str, batch: int, spec: DeviceSpec, *
     config = _config(bench, batch, spec, max_seq_len=min(2048, shape_config(shape).max_position))
     loaded = random_model(shape, random_weights(shape_config(shape), spec), spec, max_seq_len=config.max_seq_len)
     decisions = Decisions(why_not_use_steady=switch.why_not_use, pack=keeper.pack)
-    found = _Found({True: [], False: []}, {True: [], False: []}, {})
     with LLM(loaded, config, decisions=decisions) as llm:
+        found = _Found({True: [], False: []}, {True: [], False: []}, {}, llm.warmup_report.simulated)
         _prefill(
             llm,
             _prompts(bench, shape, batch, is_spread=is_spread),
@@ -222,7 +253,7 @@ def _stage_rows(found: _Found) -> Iterator[dict[str, Any]]:
     yield _stage_row("preparation and its tests", *(_median(found.stages[path], TESTED) for path in (False, True)))
     yield _stage_row("preparation", *(_median(found.stages[path], PREPARATION) for path in (False, True)))
     yield _stage_row("preparation without a probe", *(1e6 * found.direct[path] for path in (False, True)))
-    yield _stage_row("step", *(statistics.median(found.steps[path]) / 1e3 for path in (False, True)))
+    yield _stage_row(LAST_STAGE, *(statistics.median(found.steps[path]) / 1e3 for path in (False, True)))
 
 
 def _median(steps: list[Times], stages: tuple[Stage, ...]) -> float | None:

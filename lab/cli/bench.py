@@ -63,11 +63,7 @@ def _add_gpu(targets: Any) -> None:
 def _add_host(targets: Any) -> None:
     host = targets.add_parser("host", help="host microseconds of a decode step by stage, full path and steady path")
     host.add_argument(
-        "--shapes",
-        nargs="+",
-        default=["tiny", "smollm2-135m"],
-        metavar="NAME",
-        help="random weights (tiny smollm2-135m)",
+        "--shapes", nargs="+", default=[], metavar="NAME", help="random weights (tiny; on a GPU also smollm2-135m)"
     )
     host.add_argument("--batches", type=int, nargs="+", default=[8, 256], metavar="N", help="batch sizes (8 256)")
     host.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
@@ -119,8 +115,8 @@ def run_gpu(arguments: argparse.Namespace) -> int:
 
 
 def run_host(arguments: argparse.Namespace) -> int:
-    """Print the median host time of every stage on both paths."""
-    from lab.bench.host import HostBench, measure
+    """Print the median host time of every stage on both paths, batch by batch; legend and progress on stderr."""
+    from lab.bench.host import LAST_STAGE, HostBench, measure
 
     settings = HostBench(
         shapes=tuple(arguments.shapes),
@@ -128,7 +124,18 @@ def run_host(arguments: argparse.Namespace) -> int:
         prompt_len=arguments.prompt_len,
         steps=arguments.steps,
     )
-    return _report(measure(settings, device=arguments.device), as_json=arguments.json)
+    rows: list[dict[str, Any]] = []
+    shown = 0
+    try:
+        for row in measure(settings, device=arguments.device, note=_note):
+            rows.append(row)
+            if row["stage"] == LAST_STAGE and not arguments.json:  # a table for each batch, as soon as it is there
+                print(table(rows[shown:]), end="\n\n", flush=True)
+                shown = len(rows)
+    finally:  # an interrupt leaves what is complete
+        if arguments.json and rows:
+            _report(rows, as_json=True)
+    return 0
 
 
 def run_watch(arguments: argparse.Namespace) -> int:

@@ -1,5 +1,9 @@
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from engine.device import DeviceSpec, resolve_device
 from engine.errors import ConfigError
 from engine.inputs.steady import SteadyRows
 from engine.probe import Stage
@@ -7,14 +11,18 @@ from lab.bench import host
 from lab.bench.host import Growth, HostBench, measure
 
 SMALL = HostBench(shapes=("tiny",), batches=(3,), prompt_len=5, steps=8, growth=(Growth.TOGETHER,))
+KEYS = ["shape", "device", "batch", "growth", "stage", "full_us", "steady_us", "share", "simulated"]
 SUMS = ["preparation and its tests", "preparation", "preparation without a probe", "step"]
 
 
 def test_every_stage_is_timed_on_both_paths():
-    rows = measure(SMALL, device="cpu")
+    notes = []
+    rows = list(measure(SMALL, device="cpu", note=notes.append))
+    assert notes[-1] == "measuring 1 of 1: tiny, batch 3, growth together"
     assert [row["stage"] for row in rows] == [*(stage.name.lower() for stage in Stage), *SUMS]
     for row in rows:
-        assert list(row) == ["shape", "device", "batch", "growth", "stage", "full_us", "steady_us", "share"]
+        assert list(row) == KEYS
+        assert row["simulated"] is True
         assert (row["shape"], row["device"], row["batch"], row["growth"]) == ("tiny", "cpu", 3, "together")
         assert row["full_us"] > 0
         assert row["steady_us"] > 0
@@ -35,7 +43,8 @@ def test_tables_grow_all_over_or_together(monkeypatch):
     monkeypatch.setattr(host, "_StageClock", Witness)
     for growth in Growth:
         grown[growth] = []
-        measure(HostBench(shapes=("tiny",), batches=(16,), prompt_len=13, steps=32, growth=(growth,)), device="cpu")
+        bench = HostBench(shapes=("tiny",), batches=(16,), prompt_len=13, steps=32, growth=(growth,))
+        assert list(measure(bench, device="cpu", note=str))
     assert set(grown[Growth.SPREAD]) == {1}
     assert set(grown[Growth.TOGETHER]) == {0, 16}
 
@@ -66,4 +75,31 @@ def test_a_path_without_a_stage_has_no_time_and_no_share():
 )
 def test_what_cannot_be_measured_is_refused(bench, message):
     with pytest.raises(ConfigError, match=message):
-        measure(bench, device="cpu")
+        list(measure(bench, device="cpu", note=str))
+
+
+def test_rows_come_batch_by_batch_and_a_cpu_measures_tiny_alone(monkeypatch):
+    monkeypatch.setattr(host, "_stage_rows", lambda found: [{"stage": "step"}])
+    measured = []
+
+    def measure_batch(bench, shape, batch, spec, *, is_spread):
+        measured.append((shape, batch, is_spread))
+        return SimpleNamespace(simulated=False)
+
+    monkeypatch.setattr(host, "_measure_batch", measure_batch)
+    rows = measure(HostBench(), device="cpu", note=str)
+    assert next(rows) == {"shape": "tiny", "device": "cpu", "batch": 8, "growth": "spread", "stage": "step"}
+    assert measured == [("tiny", 8, True)]
+    assert len(list(rows)) == 3
+    assert measured == [("tiny", batch, is_spread) for batch in (8, 256) for is_spread in (True, False)]
+
+
+def test_the_legend_says_what_the_columns_and_the_last_rows_mean():
+    text = "\n".join(host.legend(HostBench(steps=9), resolve_device("cpu", "float32")))
+    assert text.startswith("cpu, torch.float32, ")
+    assert "graphs are simulated by the tape" in text
+    assert "medians over 16 steps of either path" in text
+    for word in ("share: ", "preparation: ", "its tests: ", "without a probe: ", "spread, ", "together, "):
+        assert word in text
+    cuda = DeviceSpec(torch.device("cuda"), torch.bfloat16, is_cuda=True)
+    assert "simulated" not in "\n".join(host.legend(HostBench(), cuda))

@@ -80,12 +80,46 @@ def test_another_refusal_of_a_gpu_benchmark_stays_as_it_is(capsys):
     assert "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'tpu'\n" in capsys.readouterr().err
 
 
-def test_host_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
-    asked, rows = [], [{"stage": "packed", "full_us": 80.5, "steady_us": None, "share": None}]
-    monkeypatch.setattr(host, "measure", lambda settings, device: asked.append((settings, device)) or rows)
+HOST_ROWS = [
+    {"batch": batch, "stage": stage, "full_us": 80.5, "steady_us": None, "share": None}
+    for batch in (8, 256)
+    for stage in ("packed", host.LAST_STAGE)
+]
+
+
+def test_host_rows_come_as_a_list_or_as_a_table_for_each_batch(monkeypatch, capsys):
+    asked = []
+
+    def measure(settings, *, device, note):
+        asked.append((settings, device))
+        note("measuring 1 of 1")
+        yield from HOST_ROWS
+
+    monkeypatch.setattr(host, "measure", measure)
     assert main(["bench", "host", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == rows
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == HOST_ROWS
+    assert printed.err == "measuring 1 of 1\n"
     assert main("bench host --shapes tiny --batches 4 --prompt-len 9 --steps 16 --device cpu".split()) == 0  # noqa: SIM905
-    assert capsys.readouterr().out.split() == ["stage", "full_us", "steady_us", "share", "packed", "80.5", "-", "-"]
+    tables = capsys.readouterr().out.split("\n\n")[:2]
+    assert [one.split() for one in tables] == [
+        [*HOST_ROWS[0], *f"{n} packed 80.5 - - {n} step 80.5 - -".split()] for n in (8, 256)
+    ]
     expected = host.HostBench(shapes=("tiny",), batches=(4,), prompt_len=9, steps=16)
     assert asked == [(host.HostBench(), "auto"), (expected, "cpu")]
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_an_interrupted_host_benchmark_prints_the_batches_that_are_complete(how, monkeypatch, capsys):
+    def measure(settings, *, device, note):
+        yield from HOST_ROWS[:2]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "measure", measure)
+    assert main(["bench", "host", *how]) == 130
+    printed = capsys.readouterr()
+    assert "interrupted" in printed.err
+    if how:
+        assert json.loads(printed.out) == HOST_ROWS[:2]
+    else:
+        assert len(printed.out.strip().splitlines()) == 3
