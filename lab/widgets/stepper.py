@@ -10,7 +10,7 @@ Does not: encode (``frames.py``), word (``strings.py``) or record anything, or i
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -18,6 +18,7 @@ import anywidget
 import traitlets
 
 from engine.errors import ConfigError
+from engine.fields import cut, shown
 from lab.snapshot import STAGES, StepSnapshot
 from lab.trace import Trace
 from lab.widgets.frames import FrameEncoder, deflate
@@ -42,6 +43,7 @@ _ESM_PARTS: Final = (
     "main",
 )
 _FOLDER: Final = Path(__file__).parent / "esm"
+_OF_THE_READER: Final = ("step", "stage", "selected", "lang", "predict_from", "answers")  # all that a view may set
 _ASKED: Final = "the session gave no step: it is finished, or the step failed and was undone"
 
 
@@ -91,7 +93,7 @@ def stage_index(stage: str | int | None) -> int:
     names = {**{name.lower(): at for at, name in enumerate(STAGES)}, **labels}
     number = names.get(stage.lower()) if isinstance(stage, str) else _integer(stage)
     if number is None or not 0 <= number < len(STAGES):
-        message = f"stage must be 0 to {len(STAGES) - 1} or one of {', '.join(STAGES)}, got {stage!r}"
+        message = f"stage must be 0 to {len(STAGES) - 1} or one of {', '.join(STAGES)}, got {shown(stage)}"
         raise ConfigError(message)
     return number
 
@@ -100,7 +102,9 @@ def step_index(step: int | None, num_steps: int) -> int:
     """Return a step as an index into the trace; negative counts from the end. Raises: ConfigError."""
     index = 0 if step is None else _integer(step)
     if index is None or (num_steps and not -num_steps <= index < num_steps):
-        message = f"step must be from {-num_steps} to {num_steps - 1} in a trace of {num_steps} steps, got {step!r}"
+        message = (
+            f"step must be from {-num_steps} to {num_steps - 1} in a trace of {num_steps} steps, got {shown(step)}"
+        )
         raise ConfigError(message)
     return index % num_steps if num_steps else 0
 
@@ -140,7 +144,7 @@ class Stepper(anywidget.AnyWidget):
     ) -> None:
         """Ship the trace. whatifs: proved changes by step number. Raises: ConfigError for what is not there."""
         if lang not in LANGUAGES:
-            message = f"lang must be one of {', '.join(LANGUAGES)}, got {lang!r}"
+            message = f"lang must be one of {', '.join(LANGUAGES)}, got {shown(lang)}"
             raise ConfigError(message)
         self._session = session
         self._trace = trace
@@ -177,9 +181,32 @@ class Stepper(anywidget.AnyWidget):
         return len(self._encoder.frames)
 
     def sentence(self, index: int | None = None) -> str:
-        """Return what the stepper says about a step, in its language."""
-        said = self._encoder.frames[self.step if index is None else index]["say"]
+        """Return what the stepper says about a step, in its language. Raises: ConfigError."""
+        if not self.num_steps:
+            message = "this stepper has no step yet, so it has no sentence; run the session first"
+            raise ConfigError(message)
+        said = self._encoder.frames[step_index(self.step if index is None else index, self.num_steps)]["say"]
         return " ".join(translate(name, arguments, self.lang) for name, arguments in said)
+
+    @traitlets.validate("step", "stage")
+    def _check_place(self, proposal: Any) -> int:
+        """Keep the chosen step and stage where there is one, whoever sets them."""
+        name, value = proposal["trait"].name, proposal["value"]
+        count = max(1, self.num_steps) if name == "step" else len(STAGES)
+        if _integer(value) is None or not 0 <= value < count:
+            message = f"{name} must be an integer from 0 to {count - 1}, got {shown(value)}"
+            raise traitlets.TraitError(message)
+        return value
+
+    def set_state(self, sync_data: Mapping[str, Any]) -> None:
+        """Take what a view chose: all of it, or nothing and one error; then the view gets the old values back."""
+        with self._alerting({}):
+            try:
+                _require_the_readers(name for name in sync_data if name in self.keys)
+                super().set_state(sync_data)
+            except (ConfigError, traitlets.TraitError) as error:
+                self.send_state([name for name in sync_data if name in self.keys])
+                raise ConfigError(cut(error)) from error
 
     def _handle_custom_msg(self, content: object, buffers: object) -> None:
         """Answer a view; ipywidgets would swallow an error.
@@ -190,11 +217,11 @@ class Stepper(anywidget.AnyWidget):
         with self._alerting(facts):
             kind = facts.get("type")
             if kind not in ("run", "sync", "prove"):
-                message = f"a view may ask for 'run', 'sync' or 'prove', got {content!r}"
+                message = f"a view may ask for 'run', 'sync' or 'prove', got {shown(facts.get('type', content))}"
                 raise ConfigError(message)
             number = _integer(facts.get("step" if kind == "prove" else "have", -1))
             if number is None:
-                message = f"a view names a step by an integer, got {content!r}"
+                message = f"a view names a step by an integer, got {shown(content)}"
                 raise ConfigError(message)
             if kind == "prove":
                 self._prove(number)
@@ -210,7 +237,7 @@ class Stepper(anywidget.AnyWidget):
         trace = self._trace if self._session is None else self._session.trace
         at = next((at for at, one in enumerate(trace.steps) if one.step == step), None)
         if at is None:
-            message = f"there is no step {step} in this run, so nothing can be proved of it"
+            message = f"there is no step {shown(step)} in this run, so nothing can be proved of it"
             raise ConfigError(message)
         self.whatifs = {**self.whatifs, **prove(trace, [at], model=self._model())}
 
@@ -246,7 +273,7 @@ class Stepper(anywidget.AnyWidget):
         try:
             yield
         except BaseException as error:
-            self.alert = f"{type(error).__name__}: {error}"
+            self.alert = f"{type(error).__name__}: {cut(error, 1000)}"
             self.send({"type": "error", "view": content.get("view"), "seq": content.get("seq"), "text": self.alert})
             if "PYTEST_CURRENT_TEST" in os.environ or not isinstance(error, Exception):  # an interrupt goes on
                 raise
@@ -265,6 +292,13 @@ class Stepper(anywidget.AnyWidget):
         chosen = range(first, min(self.num_steps, first + 9))
         lines = [f"{'>' if at == self.step else ' '} {self.sentence(at)}" for at in chosen]
         return "\n".join([f"Stepper over {self.num_steps} steps:", *lines])
+
+
+def _require_the_readers(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _OF_THE_READER:
+            message = f"a view may set {', '.join(_OF_THE_READER)}, got {shown(name)}"
+            raise ConfigError(message)
 
 
 def _can_prove(trace: Trace) -> bool:

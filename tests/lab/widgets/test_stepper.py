@@ -202,7 +202,7 @@ def test_a_recorded_trace_cannot_run_on():
 
 def test_an_unknown_message_is_an_error(live):
     widget, _sent = live
-    with pytest.raises(ConfigError, match=r"a view may ask for 'run', 'sync' or 'prove', got \{'type': 'jump'"):
+    with pytest.raises(ConfigError, match=r"a view may ask for 'run', 'sync' or 'prove', got 'jump'$"):
         ask(widget, kind="jump")
 
 
@@ -248,6 +248,52 @@ def test_a_proof_of_a_step_that_is_not_there_or_cannot_be_run_is_said(light_trac
     with pytest.raises(TraceError, match="it is redacted"):
         redacted._handle_custom_msg({"type": "prove", "step": eager.step}, [])
     redacted.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [({"step": 10**9}, "step must be an integer from 0 to 3, got 1000000000"),
+     ({"step": -5}, "step must be an integer from 0 to 3, got -5"),
+     ({"step": True}, "step must be an integer from 0 to 3, got True"),
+     ({"stage": 99}, "stage must be an integer from 0 to 9, got 99"),
+     ({"lang": "fr"}, "The 'lang' trait of a Stepper instance expected any of "),
+     ({"whatifs": {"0": 5}}, "a view may set step, stage, selected, lang, predict_from, answers, got 'whatifs'"),
+     ({"trace": b"x"}, "a view may set step, stage, selected, lang, predict_from, answers, got 'trace'")],
+)  # fmt: skip
+def test_what_a_view_may_not_choose_is_refused_and_the_view_set_right(state, words, monkeypatch):
+    widget = Stepper(sample_trace(4), step=2, stage=2)
+    returned = []
+    widget.send_state = lambda key=None: returned.append(key)
+    with pytest.raises(ConfigError, match=words):
+        widget.set_state({"selected": 1, **state})
+    assert widget.alert.startswith(f"ConfigError: {words}")
+    assert next(iter(state)) in returned[0]
+    assert (widget.step, widget.stage, widget.selected, widget.lang, widget.whatifs) == (2, 2, -1, "en", {})
+    assert widget.as_text().startswith("Stepper over 4 steps:")
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    widget.set_state(state)  # in a notebook the alert is all
+    widget.set_state({"step": 3, "stage": 9, "lang": "zh"})
+    assert (widget.step, widget.stage, widget.lang) == (3, 9, "zh")
+    widget.close()
+
+
+def test_a_sentence_is_of_a_step_that_is_there(live):
+    widget, _sent = live
+    with pytest.raises(ConfigError, match="step must be from -1 to 0 in a trace of 1 steps, got 7"):
+        widget.sentence(7)
+    empty = Stepper.live(Plan(2, done=0))
+    assert empty.as_text() == "Stepper over 0 steps:"
+    with pytest.raises(ConfigError, match="no step yet"):
+        empty.sentence()
+    empty.close()
+
+
+def test_a_long_message_is_quoted_in_part(live):
+    widget, _sent = live
+    for content in ({"type": "x" * 100_000}, {"type": "run", "have": "x" * 100_000}, "x" * 100_000):
+        with pytest.raises(ConfigError, match="xxx"):
+            widget._handle_custom_msg(content, [])
+        assert len(widget.alert) < 200
 
 
 def test_there_is_an_end_to_the_steps_that_are_kept(live, monkeypatch):
