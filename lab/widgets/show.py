@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
 
 from engine.errors import ConfigError
+from engine.fields import shown
 from lab.trace import Trace
 from lab.widgets.stepper import LiveSession, Stepper, stage_index, step_index
 from lab.widgets.whatif import wanted
@@ -42,10 +43,10 @@ def show(
     """
     chosen = profile or ("static" if os.environ.get("LAB_STATIC") == "1" else "live")
     if chosen not in ("live", "static"):
-        message = f"profile must be 'live' or 'static', got {profile!r}"
+        message = f"profile must be 'live' or 'static', got {shown(profile)}"
         raise ConfigError(message)
     session = None if isinstance(what, Trace) else what
-    if session is not None and not isinstance(cast("Any", getattr(what, "trace", None)), Trace):
+    if not isinstance(what, Trace) and not isinstance(cast("Any", getattr(what, "trace", None)), Trace):
         message = f"show takes a Trace or a Session, got {type(what).__name__}"
         raise ConfigError(message)
     trace = what if isinstance(what, Trace) else what.trace

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from engine.errors import ConfigError
+from engine.fields import shown
 from lab.trace import Trace
 
 Said = tuple[str, dict[str, Any]]
@@ -67,10 +68,10 @@ def wanted(trace: Trace, choice: bool | Mapping[int, Any]) -> Answers:  # noqa: 
     if choice is True:
         return prove(trace, [at for at, step in enumerate(trace.steps) if step.graph.path == "eager"])
     if not isinstance(choice, Mapping):
-        message = f"counterfactuals must be True, False, or answers by index into the steps, got {choice!r}"
+        message = f"counterfactuals must be True, False, or answers by index into the steps, got {shown(choice)}"
         raise ConfigError(message)
     for at, found in choice.items():
         if not hasattr(found, "say"):
-            message = f"counterfactuals[{at!r}] must be an answer of lab.counterfactual, got {found!r}"
+            message = f"counterfactuals[{shown(at)}] must be an answer of lab.counterfactual, got {shown(found)}"
             raise ConfigError(message)
     return {str(trace.steps[trace.place(at)].step): list(found.say) for at, found in choice.items()}

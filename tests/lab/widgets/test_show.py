@@ -73,6 +73,8 @@ def test_outside_of_a_notebook_the_static_profile_is_one_text(published, monkeyp
 def test_what_cannot_be_shown_is_said(published):
     with pytest.raises(ConfigError, match="show takes a Trace or a Session, got str"):
         show("trace.json")
+    with pytest.raises(ConfigError, match="show takes a Trace or a Session, got NoneType"):
+        show(None)
     with pytest.raises(ConfigError, match=r"profile must be 'live' or 'static', got 'png'"):
         show(sample_trace(2), profile="png")
     with pytest.raises(ConfigError, match="needs at least one step"):
