@@ -145,8 +145,8 @@ def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
     rows = step_rows(trace, step)
     conditions = [dataclasses.asdict(condition) for condition in step.path.conditions]
     if arguments.json:
-        report = {**overview_row(step), "explanation": sentence, "conditions": conditions, "rows": rows}
-        print(json.dumps(report, ensure_ascii=False, indent=2))
+        report = {**overview_row(step), "simulated": trace.header.device.simulated, "explanation": sentence}
+        print(json.dumps({**report, "conditions": conditions, "rows": rows}, ensure_ascii=False, indent=2))
         return 0
     print(sentence)
     print(table(rows))
@@ -194,6 +194,7 @@ def check_trace(arguments: argparse.Namespace) -> int:
     if arguments.prove:
         fall_offs = [{**found, "proved": _prove(trace, found, arguments.model)} for found in fall_offs]
     is_reached, simulated = share >= wanted, trace.header.device.simulated
+    arguments.status = 0 if is_reached else BELOW
     if arguments.json:
         report = {"file": arguments.file, "graph_share": share, "min_graph_share": wanted, "ok": is_reached}
         report |= {"simulated": simulated, "fall_offs": fall_offs}
@@ -203,7 +204,7 @@ def check_trace(arguments: argparse.Namespace) -> int:
         print(f"graph share {share:.1%}; at least {wanted:.1%} was asked for: {verdict}{_SIMULATED * simulated}")
         for found in fall_offs:
             _print_fall_off(found)
-    return 0 if is_reached else BELOW
+    return arguments.status
 
 
 def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
@@ -233,6 +234,7 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
                 "first": places[0],
                 "first_step": trace.steps[places[0]].step,
                 "largest": largest,
+                "largest_step": trace.steps[largest].step,
                 "steps": places,
                 "sentence": reasons.sentence(reason, **first_numbers) if known else "",
                 "fix": reasons.fix(reason, **numbers) if known else None,
@@ -263,7 +265,8 @@ def _prove(trace: "Trace", found: dict[str, Any], model: str | None) -> dict[str
 
 def _print_fall_off(found: dict[str, Any]) -> None:
     print(f"{found['count']} x {found['reason']}, first at step {found['first_step']}: {found['sentence']}")
-    print(f"    smallest fix: {found['fix'] or 'none'}")
+    whose = f" for step {found['largest_step']}, the largest" if found["largest"] != found["first"] else ""
+    print(f"    smallest fix{whose}: {found['fix'] or 'none'}")
     if "proved" in found:
         _print_proof(found["proved"])
 

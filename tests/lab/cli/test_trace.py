@@ -64,6 +64,7 @@ def test_one_step_as_json_lists_its_rows(recorded, capsys):
     report = json.loads(capsys.readouterr().out)
     assert [row["text"] for row in report["rows"]] == list("hello")
     assert {row["source"] for row in report["rows"]} == {"prompt"}
+    assert report["simulated"] is Trace.load(recorded).header.device.simulated
 
 
 def test_a_step_outside_the_trace_names_the_range(recorded, capsys):

@@ -96,6 +96,8 @@ def test_the_fix_and_the_proof_are_for_the_largest_step_of_a_reason(tmp_path, ca
     assert (found["count"], found["first"], found["largest"], found["steps"]) == (3, 0, 2, [0, 2, 4])
     assert found["fix"].startswith("Add 23 to CudaGraphConfig.prefill_num_tokens")
     assert found["proved"]["change"][-1]["after"] == [23]
+    assert main(["trace", "check", path]) == 1
+    assert "    smallest fix for step 2, the largest: Add 23 to" in capsys.readouterr().out
     assert found["proved"]["coverage"] == {"num_steps": 3, "num_on_graph": 3, "num_gone": 0, "graph_share": 1.0}
 
 
