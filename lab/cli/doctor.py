@@ -58,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = {**examine(), "buckets": plan}
     findings = [*judge(report), *judge_buckets(plan)]
     broken = any(finding.state == "broken" for finding in findings)
+    arguments.status = BROKEN if broken else OK  # it holds whoever reads what follows
     if arguments.json:
         plain = [dataclasses.asdict(finding) for finding in findings]
         print(json.dumps({**report, "findings": plain, "ok": not broken}, indent=2))
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         for finding in findings:
             advice = f"  ({finding.advice})" if finding.advice else ""
             print(f"{finding.state:<6}  {finding.name}: {finding.value}{advice}")
-    return BROKEN if broken else OK
+    return arguments.status
 
 
 def examine() -> dict[str, Any]:

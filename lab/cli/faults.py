@@ -81,6 +81,7 @@ def run_faults(arguments: argparse.Namespace) -> int:
     outcomes = _outcomes(names, guards, device)
     backend = BACKENDS[device == "cpu"]
     reports = [Report(FAULTS[name], backend, tuple(outcomes[name, one] for one in guards)) for name in names]
+    arguments.status = 0 if all(report.detected for report in reports) else NOT_DETECTED
     if arguments.json:
         print(json.dumps([report.as_json() for report in reports], indent=2))
     elif arguments.all:
@@ -88,7 +89,7 @@ def run_faults(arguments: argparse.Namespace) -> int:
         print("\n`stepscope faults run NAME` tells one of them in full.")
     else:
         print("\n".join(describe(reports[0])))
-    return 0 if all(report.detected for report in reports) else NOT_DETECTED
+    return arguments.status
 
 
 def _outcomes(names: Sequence[str], guards: Sequence[str], device: str) -> dict[tuple[str, str], "Outcome"]:

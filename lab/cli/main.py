@@ -3,13 +3,18 @@
 Every error that a user can cause is one line on stderr and exit status 2. Ctrl-C is exit status 130, without a
 traceback. A command's own work is imported when it runs, so that ``--help`` is instant.
 
+A reader that goes away (head, less) ends a command, and changes no verdict: a command that judges sets
+``arguments.status`` before it prints, and that is the exit status.
+
 Does not: do any command's work, or catch what is a bug of ours.
 """
 
 import argparse
+import contextlib
 import io
 import os
 import re
+import select
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -54,26 +59,57 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     _settle_streams()
     try:
-        arguments = build_parser().parse_args(argv)
+        return _run(argv)
+    finally:
+        _flush()
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    arguments = argparse.Namespace(status=0)
+    try:
+        build_parser().parse_args(argv, arguments)
         # Threads that spin between the layers of a step lose badly to other programs on the machine; asleep they cost a
         # tenth. OpenMP reads this when torch is imported, which no command has done yet.
         os.environ.setdefault("OMP_WAIT_POLICY", getattr(arguments, "wait_policy", "PASSIVE"))
-        status: int = arguments.run(arguments)
+        arguments.status = arguments.run(arguments)
         sys.stdout.flush()
-        return status
+        return arguments.status
     except StepscopeError as error:
-        print(f"stepscope: error: {_worded(error)}", file=sys.stderr)
+        _complain(f"error: {_worded(error)}")
         return ERROR
     except KeyboardInterrupt:
-        print("stepscope: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has gone; Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if not _reader_is_gone():
+            raise  # a pipe of the command's own
+        return arguments.status
     except (OSError, UnicodeEncodeError) as error:
-        print(f"stepscope: error: cannot write the output: {error}", file=sys.stderr)
+        _complain(f"error: cannot write the output: {error}")
         return ERROR
+
+
+def _reader_is_gone() -> bool:
+    """Whether the other end of stdout or stderr is closed."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # a stream that is no file
+            poll.register(stream.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # whoever read stderr has gone; the exit status still tells
+        print(f"stepscope: {text}", file=sys.stderr)
+
+
+def _flush() -> None:
+    """Write what is left; where that fails, it was said already, and Python would say it again at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _worded(error: StepscopeError) -> str:

@@ -51,7 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         prompt: str = arguments.prompt
         if arguments.chat:
             prompt = llm.tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
-        return _report(llm, prompt, params) if arguments.json else _stream(llm, prompt, params)
+        if not arguments.json:
+            return _stream(llm, prompt, params)
+        report, arguments.status = _report(llm, prompt, params)
+    print(json.dumps(report, ensure_ascii=False, indent=2))
+    return arguments.status
 
 
 def _require_text(prompt: str) -> None:
@@ -102,7 +106,8 @@ def _stream(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
     return 0
 
 
-def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
+def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> tuple[dict[str, Any], int]:
+    """Serve the prompt and return what there is to say of it, and the exit status."""
     from lab.session import attach
 
     status = 0
@@ -128,5 +133,4 @@ def _report(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
         "steps": {**dict.fromkeys(PATHS, 0), **counts},
         "simulated": llm.warmup_report.simulated,  # replays are the CPU tape's
     }
-    print(json.dumps(report, ensure_ascii=False, indent=2))
-    return FAILED if output.finish_reason == "error" else status
+    return report, FAILED if output.finish_reason == "error" else status

@@ -94,6 +94,61 @@ def test_a_reader_that_goes_away_is_no_error():
     assert "Broken" not in done.stderr
 
 
+def without_reader(code, reader="| true"):
+    """Run a program that knows ``main`` before a reader that goes away at once; return its exit status and stderr."""
+    program = f"import sys, time\nfrom lab.cli.main import main\nfrom lab.cli import doctor, faults, trace\n{code}"
+    line = f"'{sys.executable}' -c \"$0\" {reader}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line, program], capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+DOCTOR = "doctor.judge = lambda report: [doctor.Finding('x', '{}', '{}')]\nsys.exit(main(['doctor']))"
+FAULTS = (
+    "from lab.faults.examine import Outcome\n"
+    "outcome = Outcome('on', raised='{}' or None, message='{}')\n"
+    "faults._outcomes = lambda names, guards, device: {{(names[0], 'on'): outcome}}\n"
+    "sys.exit(main(['faults', 'run', 'forgotten-replay', '--guards', 'on', '--json']))"
+)
+CHECK = (
+    "trace.find_fall_offs = lambda of: [{{'x': '{1}'}}]\n"
+    "sys.exit(main(['trace', 'check', 'x.gz', '--json', '--min-graph-share', '{0}']))"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict", "status"),
+    [
+        (DOCTOR, "broken", 1),
+        (DOCTOR, "ok", 0),
+        (FAULTS, "", 1),
+        (FAULTS, "XError", 0),
+        (CHECK, "1", 1),
+        (CHECK, "0", 0),
+    ],
+)
+def test_a_reader_that_goes_away_does_not_change_the_verdict(command, verdict, status, full_trace, tmp_path):
+    path = full_trace.save(tmp_path / "x.gz")
+    for output in ("y", "y" * 100_000):  # it fails in the last flush, and in the middle of a print
+        assert without_reader(command.format(verdict, output).replace("x.gz", str(path))) == (status, "")
+
+
+def test_help_and_errors_without_a_reader_keep_their_status():
+    for call, reader, status in (
+        ("time.sleep(0.3); main(['--help'])", "| true", 0),
+        ("time.sleep(0.3); sys.exit(main(['trace', 'show', 'no such file']))", "2>&1 | true", 2),
+    ):
+        assert without_reader(call, reader) == (status, "")
+
+
+def test_a_broken_pipe_of_the_command_itself_is_no_success(monkeypatch):
+    def fail(arguments):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("lab.cli.doctor.run", fail)
+    with pytest.raises(BrokenPipeError):
+        entry.main(["doctor"])
+
+
 def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
     def fail(arguments):
         raise ZeroDivisionError
