@@ -24,7 +24,7 @@ from engine.errors import StepscopeError, TraceError
 from engine.models.registry import LoadedModel
 from engine.reasons import FallOff
 from lab.counterfactuals.changes import FieldChange, StepFacts, Variation, variations
-from lab.counterfactuals.workload import Proof, Workload
+from lab.counterfactuals.workload import Proof, Workload, runnable_here
 from lab.reasons import GRAPH_PATHS
 from lab.snapshot import StepSnapshot
 from lab.trace import Trace
@@ -76,7 +76,8 @@ def counterfactual(
     model: where the trace's model lies by now, or the model itself (``llm.loaded``), which saves loading it; None takes
     the name in the header.
     Raises: TraceError for a step that is not there, or a trace that cannot be run again (redacted, without prompts or
-    configuration, other weights, recorded from the middle of a run).
+    configuration, other weights, of another version, recorded from the middle of a run), or not here (its device, or
+    its memory).
     """
     if not isinstance(trace, Trace):
         message = (
@@ -91,7 +92,8 @@ def counterfactual(
     if step.graph.path in GRAPH_PATHS:
         return Counterfactual(i, None, (), None, (), (("whatif.already", {}),))
     workload = Workload.of(trace, i, model)
-    baseline = workload.run(workload.config)
+    with runnable_here():
+        baseline = workload.run(workload.config)
     if baseline is None:
         message = (
             f"step {i} cannot be run again: a re-run of the recorded requests has no step with the same rows of the "
