@@ -24,6 +24,12 @@ from lab.cli import bench, doctor, faults, lab, models, run, trace
 
 ERROR: Final = 2
 INTERRUPTED: Final = 130
+_OPTIONS: Final = {
+    r"device='([a-z]+)'": r"--device \1",
+    r"counterfactual\(trace, i, model=\.\.\.\)": "--model",
+    r"attach\(llm\) or Session": "`stepscope trace record`",
+    r"without redact\b": "without --redact",
+}
 
 _COMMANDS: Final = (run, models, trace, lab, faults, bench, doctor)
 
@@ -113,9 +119,11 @@ def _flush() -> None:
 
 
 def _worded(error: StepscopeError) -> str:
-    """Return the error in one line, with the engine's arguments that a hint names written as options."""
+    """Return the error in one line, with the Python calls that a hint names written as options."""
     text = " ".join(str(error).split())
-    return re.sub(r"device='([a-z]+)'", r"--device \1", text)
+    for call, option in _OPTIONS.items():
+        text = re.sub(call, option, text)
+    return text
 
 
 def _settle_streams() -> None:

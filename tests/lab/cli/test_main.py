@@ -78,6 +78,21 @@ def test_a_missing_gpu_is_answered_with_the_option_that_helps(command, monkeypat
     assert error.endswith("; use --device cpu or --device auto")
 
 
+def test_a_hint_of_another_call_is_written_as_an_option(full_trace, tmp_path, capsys):
+    path = str(full_trace.save(tmp_path / "x.gz"))
+    redacted = str(full_trace.save(tmp_path / "y.gz", redact=True))
+    for arguments, words in (
+        ([path, "--model", "nosuch"], "no model 'nosuch'"),
+        ([path, "--model", ""], "no model ''"),
+        ([redacted], "it is redacted: its prompts are gone; record it without --redact"),
+    ):
+        assert entry.main(["trace", "check", *arguments, "--prove"]) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.endswith(("; --model names a model\n", "without --redact\n"))
+        assert "counterfactual(" not in error
+
+
 def test_ctrl_c_is_status_130_without_a_traceback(monkeypatch, capsys):
     def interrupt(arguments):
         raise KeyboardInterrupt
