@@ -15,6 +15,7 @@ import io
 import os
 import re
 import select
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -84,6 +85,8 @@ def _run(argv: Sequence[str] | None) -> int:
         _complain(f"error: {_worded(error)}")
         return ERROR
     except KeyboardInterrupt:
+        if argv is None:  # a second Ctrl-C would only make what Python tidies at exit print tracebacks
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         _complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:

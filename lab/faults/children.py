@@ -3,6 +3,8 @@
 One server process gets warm once (``warm_server.py``); every run is a fork of it, with a time limit. A run that
 crashes or hangs is reported as that and detects nothing.
 
+Ctrl-C reaches every process of a terminal, and is the parent's alone: it ends the others, which stay silent.
+
 Does not: decide what a run means (``examine.py``) or show progress.
 """
 
@@ -11,9 +13,10 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Generator, Sequence
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ from lab.faults.examine import Outcome, examine
 
 TIME_LIMIT: Final = 180.0  # seconds for one run; the first one on a CUDA machine compiles kernels
 _ROOT: Final = Path(__file__).parents[2]
+_saved_stderr: list[int] = []  # in a fork that has no task yet: where its stderr goes to
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,9 +74,35 @@ def _server() -> Any:
     """Start the server that has torch imported, once a process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "lab.faults.warm_server"])
-    with _environment("PYTHONPATH", str(_ROOT)):  # a checkout that is not installed is importable too
+    resource_tracker.ensure_running()  # it unblocks Ctrl-C when it starts, so it starts first
+    with _environment("PYTHONPATH", str(_ROOT)), _ctrl_c_later():  # a checkout that isn't installed is importable too
         forkserver.ensure_running()
     return context
+
+
+@contextlib.contextmanager
+def _ctrl_c_later() -> Generator[None]:
+    """Hold Ctrl-C back; a process that is started meanwhile holds it back for ever."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def silence() -> None:
+    """Send stderr of this process and its forks to nowhere, each until it has its task (for the warm server).
+
+    A parent that went away in the middle of a start is no news.
+    """
+    sys.stderr.flush()
+    _saved_stderr.append(os.dup(2))
+    _redirect_stderr(os.open(os.devnull, os.O_WRONLY))
+
+
+def _redirect_stderr(file: int) -> None:
+    os.dup2(file, 2)
+    os.close(file)
 
 
 @contextlib.contextmanager
@@ -97,12 +127,15 @@ def _start(context: Any, task: Task, device: str, time_limit: float) -> tuple[An
 
 
 def _work(task: Task, device: str, answer: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it ends its children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where another server than ours was running already
+    if _saved_stderr:
+        _redirect_stderr(_saved_stderr.pop())
     try:
         outcome = examine(find_fault(task.name), device, task.guards)
     except Exception as error:
         outcome = Outcome(task.guards, error=f"{type(error).__name__}: {error}")
-    answer.send(outcome)
+    with contextlib.suppress(BrokenPipeError):  # the parent has gone, and nobody else wants to know
+        answer.send(outcome)
 
 
 def _read(answer: Any, child: _Child) -> Outcome:

@@ -8,9 +8,11 @@ Does not: touch CUDA, which a fork could not use. Importing it is all that it is
 
 import torch
 
+from lab.faults.children import silence
 from lab.faults.fault import THREE, Workload, small_config
 from lab.faults.runs import run_workload
 
 torch.set_num_threads(1)
 for backend in ("native", "vanilla"):
     run_workload(Workload(THREE, small_config(attention_backend=backend)), "cpu", guarded=True)
+silence()

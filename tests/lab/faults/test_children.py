@@ -1,5 +1,10 @@
 import os
+import signal
+import subprocess
+import sys
 import time
+
+import pytest
 
 from lab.faults import children
 from lab.faults.children import Task, run_in_children
@@ -46,3 +51,21 @@ def test_a_caller_that_stops_early_leaves_no_process():
     next(runs)
     runs.close()
     assert not [p for p in children.multiprocessing.active_children() if p.pid != os.getpid()]
+
+
+@pytest.mark.parametrize("after", ["_server", "_start", "_read"])
+def test_ctrl_c_in_every_process_of_the_terminal_says_one_thing(after):
+    program = (
+        "import sys\nfrom lab.cli.main import main\nfrom lab.faults import children\n"
+        f"inner = children.{after}\n"
+        "def outer(*arguments):\n    result = inner(*arguments)\n    print('now', flush=True)\n    return result\n"
+        f"children.{after} = outer\nsys.exit(main())"
+    )
+    command = [sys.executable, "-c", program, "faults", "run", "forgotten-replay"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as run:
+        assert run.stdout.readline() == "now\n"
+        os.killpg(run.pid, signal.SIGINT)
+        os.killpg(run.pid, signal.SIGINT)
+        _, stderr = run.communicate()
+    assert (run.returncode, stderr) == (130, "stepscope: interrupted\n")
