@@ -41,13 +41,7 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
         config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
     )
     rows, slots = limits.max_num_tokens, limits.max_batch_size + 1
-    block = KVStorage.bytes_per_block(
-        num_layers=model.num_layers,
-        tokens_per_block=cache.tokens_per_block,
-        num_kv_heads=model.num_kv_heads,
-        head_size=model.head_size,
-        dtype=spec.dtype,
-    )
+    block = _bytes_per_block(cache.tokens_per_block, model, spec)
     blocks = -(-config.max_seq_len // cache.tokens_per_block)  # of the longest sequence
     keys = sum(buckets) * len(config.cuda_graph.sample_modes)
     table_rows = limits.max_batch_size + keys  # one metadata object eagerly, one for each key
@@ -88,13 +82,7 @@ def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) ->
     """
     cache = config.kv_cache
     per_sequence = -(-config.max_seq_len // cache.tokens_per_block)
-    bytes_per_block = KVStorage.bytes_per_block(
-        num_layers=model.num_layers,
-        tokens_per_block=cache.tokens_per_block,
-        num_kv_heads=model.num_kv_heads,
-        head_size=model.head_size,
-        dtype=spec.dtype,
-    )
+    bytes_per_block = _bytes_per_block(cache.tokens_per_block, model, spec)
     share = cache.memory_fraction if spec.is_cuda else 0.25
     affordable = int(free_memory(spec) * share) // bytes_per_block
     num_blocks = cache.num_blocks or min(config.scheduler.max_batch_size * per_sequence, affordable)
@@ -108,6 +96,16 @@ def size_kv_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) ->
         )
         raise ConfigError(message)
     return num_blocks
+
+
+def _bytes_per_block(tokens_per_block: int, model: ModelConfig, spec: DeviceSpec) -> int:
+    return KVStorage.bytes_per_block(
+        num_layers=model.num_layers,
+        tokens_per_block=tokens_per_block,
+        num_kv_heads=model.num_kv_heads,
+        head_size=model.head_size,
+        dtype=spec.dtype,
+    )
 
 
 def require_memory(parts: Sequence[Part], spec: DeviceSpec) -> None:
