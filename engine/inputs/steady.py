@@ -63,7 +63,7 @@ class RecordingFacts:
 class SteadyRecord:
     """What a step leaves behind. Order: requests is that of the rows. table_version: of the block tables."""
 
-    requests: list[LlmRequest]
+    requests: tuple[LlmRequest, ...]
     table_version: int
 
 
@@ -78,7 +78,7 @@ class UseFacts:
     is_warmup: bool
     has_previous_sample: bool
     num_contexts: int
-    requests: list[LlmRequest]
+    requests: tuple[LlmRequest, ...]
     changed: frozenset[int] | None
 
 
@@ -89,7 +89,7 @@ class SteadyRows:
     changed_rows, changed_tables: the rows whose block table grew, ascending, and their tables.
     """
 
-    requests: list[LlmRequest]
+    requests: tuple[LlmRequest, ...]
     changed_rows: tuple[int, ...] = ()
     changed_tables: tuple[tuple[int, ...], ...] = ()
 

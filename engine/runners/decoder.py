@@ -139,7 +139,7 @@ class DecoderRunner(ScheduledModelRunner):
             views = preparer.steady_inputs(prepared, inputs.new_tensors_device)
             facts = recording_facts(batch, host, is_dummy=is_dummy, model_adds_inputs=self._model_adds_inputs)
             self._steady.record(
-                facts, SteadyUse(plan, views, SteadyRows([span.request for span in batch.spans])), kv_cache
+                facts, SteadyUse(plan, views, SteadyRows(tuple([span.request for span in batch.spans]))), kv_cache
             )
         return prepared
 

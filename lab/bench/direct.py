@@ -147,7 +147,7 @@ def _recorded(step: DecodeStep, tables: GrowingTables) -> SteadyPath:
     """Run a full step that leaves its record."""
     host, prepared = _prepare(step, tables)
     path = SteadyPath(Decisions())
-    rows = SteadyRows([span.request for span in step.batch.spans])
+    rows = SteadyRows(tuple([span.request for span in step.batch.spans]))
     use = SteadyUse(step.plan, step.preparer.steady_inputs(prepared, step.previous), rows)
     facts = recording_facts(step.batch, host, is_dummy=False, model_adds_inputs=False)
     path.record(facts, use, cast("KVCacheManager", tables))

@@ -28,7 +28,7 @@ GOOD = RecordingFacts(
     num_previous_samples=3,
     num_rows=3,
 )
-REQUESTS = [LlmRequest(RequestSpec(request_id, (1,), SamplingParams())) for request_id in range(6)]
+REQUESTS = tuple(LlmRequest(RequestSpec(request_id, (1,), SamplingParams())) for request_id in range(6))
 TWIN = LlmRequest(RequestSpec(0, (1,), SamplingParams()))
 RECORD = SteadyRecord(REQUESTS[:3], table_version=12)
 SAME = UseFacts(
@@ -71,9 +71,9 @@ def test_the_same_requests_in_the_same_order_may_use_the_record():
         ({"has_previous_sample": False}, SteadyRefusal.NO_PREVIOUS_SAMPLE),
         ({"num_contexts": 1}, SteadyRefusal.HAS_CONTEXTS),
         ({"requests": REQUESTS[:2]}, SteadyRefusal.OTHER_NUMBER_OF_REQUESTS),
-        ({"requests": [REQUESTS[1], REQUESTS[0], REQUESTS[2]]}, SteadyRefusal.OTHER_REQUESTS),
+        ({"requests": (REQUESTS[1], REQUESTS[0], REQUESTS[2])}, SteadyRefusal.OTHER_REQUESTS),
         ({"requests": REQUESTS[:2] + REQUESTS[3:4]}, SteadyRefusal.OTHER_REQUESTS),
-        ({"requests": [TWIN, *REQUESTS[1:3]]}, SteadyRefusal.OTHER_REQUESTS),
+        ({"requests": (TWIN, *REQUESTS[1:3])}, SteadyRefusal.OTHER_REQUESTS),
         ({"changed": None}, SteadyRefusal.TABLES_UNKNOWN),
     ],
 )
@@ -98,7 +98,7 @@ def test_every_refusal_is_one_of_the_conditions_above():
     assert named | {SteadyRefusal.NOTHING_RECORDED} == set(SteadyRefusal)
 
 
-ids = st.lists(st.sampled_from(REQUESTS), unique=True, max_size=4)
+ids = st.lists(st.sampled_from(REQUESTS), unique=True, max_size=4).map(tuple)
 
 
 @given(recorded=ids, given_ids=ids, num_contexts=st.integers(0, 2), is_warmup=st.booleans(), has_sample=st.booleans())
