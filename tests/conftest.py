@@ -1,6 +1,14 @@
-"""What every test shares: tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+"""What every test shares: tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device.
+
+Ctrl-C works in tests even if the run was started in the background, where a shell has it ignored.
+"""
+
+import signal
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
