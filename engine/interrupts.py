@@ -12,7 +12,10 @@ from collections.abc import Generator
 
 @contextlib.contextmanager
 def uninterrupted() -> Generator[None]:
-    """Hold a Ctrl-C back until the block is done, so that bookkeeping is never half applied."""
+    """Hold a Ctrl-C back until the block is done, so that bookkeeping is never half applied.
+
+    It comes out behind the block even if that raised; the block's exception is then its context.
+    """
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
@@ -23,5 +26,5 @@ def uninterrupted() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-    if held:
-        previous(held[0], None)
+        if held:
+            previous(held[0], None)

@@ -9,6 +9,7 @@ import engine.llm
 from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams
 from engine.attention import paged
 from engine.errors import ConfigError, ReentryError
+from engine.interrupts import uninterrupted
 from engine.probe import Stage
 
 CONFIG = EngineConfig(device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4)))
@@ -225,3 +226,14 @@ def test_a_late_device_loses_no_action_to_a_signal(action):
         assert num_interrupts == 1
         assert [output.token_ids for output in sorted(outputs, key=lambda output: output.request_id)] == expected
         llm.check()
+
+
+def _interrupted_and_broken():
+    signal.raise_signal(signal.SIGINT)
+    raise ZeroDivisionError
+
+
+def test_a_signal_is_not_lost_when_the_block_that_held_it_back_raises():
+    with pytest.raises(KeyboardInterrupt) as raised, uninterrupted():
+        _interrupted_and_broken()
+    assert isinstance(raised.value.__context__, ZeroDivisionError)
