@@ -72,6 +72,8 @@ class SteadyPath:
             changed=None if held is None else kv_cache.changed_since(held[0].table_version),
         )
         self.refusal = self._decisions.why_not_use_steady(None if held is None else held[0], facts)
+        if held is None:  # whatever a swapped decision says, there is nothing to derive from
+            self.refusal = self.refusal or SteadyRefusal.NOTHING_RECORDED
         if self.refusal is not None or held is None:
             return None
         rows = held[1].rows

@@ -7,7 +7,7 @@ import pytest
 from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.decisions import Decisions
 from engine.inputs.records import Writer
-from engine.inputs.steady import SteadyRefusal, SteadyRows
+from engine.inputs.steady import SteadyRefusal, SteadyRows, why_not_use
 from engine.probe import Stage
 
 NEVER = Decisions(why_not_use_steady=lambda _record, _facts: SteadyRefusal.NOTHING_RECORDED)
@@ -179,3 +179,13 @@ def test_a_model_may_pack_a_step_itself_and_then_nothing_is_derived():
     assert output.token_ids == expected.token_ids
     assert packing.taken == 5, "every second step; the others are packed by the engine"
     assert not any(written.steady)
+
+
+def test_a_use_test_that_always_says_yes_derives_nothing_from_no_record():
+    always = Decisions(why_not_use_steady=lambda record, facts: None if record is None else why_not_use(record, facts))
+    with LLM("tiny", config(), decisions=always) as llm:
+        written = Written()
+        llm.set_probe(written)
+        llm.generate([[1, 2, 3]], SamplingParams(max_tokens=5, ignore_eos=True))
+    assert written.steady == [False, False, True, True, True]
+    assert written.refusals == [SteadyRefusal.NOTHING_RECORDED] * 2 + [None] * 3
