@@ -335,8 +335,8 @@ def _output(finished: FinishedRequest) -> RequestOutput:
     assert request.finish_reason is not None
     return RequestOutput(
         request_id=request.request_id,
-        prompt_token_ids=request.spec.prompt_token_ids,
-        token_ids=tuple(request.tokens[request.py_prompt_len :]),
+        prompt_token_ids=tuple(request.spec.prompt_token_ids),
+        token_ids=tuple(request.generated),
         text=finished.text,
         finish_reason=request.finish_reason,
         error=request.error,

@@ -2,7 +2,8 @@
 
 States go CONTEXT_INIT -> GENERATION_IN_PROGRESS -> GENERATION_COMPLETE; any live state may go straight to
 GENERATION_COMPLETE (abort, error). ``GENERATION_TO_COMPLETE`` (known to finish, sample still on the device)
-belongs to the overlap loop.
+belongs to the overlap loop. A paused request goes back to CONTEXT_INIT and computes its generated tokens again, as part
+of its prompt.
 
 Does not: hold blocks or tensors, decide when it runs, or know text. Source: TensorRT-LLM's LlmRequest, reduced
 to what a decoder needs; names kept.
@@ -11,7 +12,7 @@ to what a decoder needs; names kept.
 import dataclasses
 import enum
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from engine.config import SamplingParams
 from engine.errors import RequestError
@@ -29,12 +30,14 @@ class RequestState(enum.IntEnum):
 
 LEGAL_TRANSITIONS: dict[RequestState, frozenset[RequestState]] = {
     RequestState.CONTEXT_INIT: frozenset(
-        {RequestState.GENERATION_IN_PROGRESS, RequestState.GENERATION_COMPLETE},
+        {RequestState.GENERATION_IN_PROGRESS, RequestState.GENERATION_TO_COMPLETE, RequestState.GENERATION_COMPLETE},
     ),
     RequestState.GENERATION_IN_PROGRESS: frozenset(
         {RequestState.GENERATION_TO_COMPLETE, RequestState.GENERATION_COMPLETE, RequestState.CONTEXT_INIT},
     ),
-    RequestState.GENERATION_TO_COMPLETE: frozenset({RequestState.GENERATION_COMPLETE}),
+    RequestState.GENERATION_TO_COMPLETE: frozenset(
+        {RequestState.GENERATION_COMPLETE, RequestState.GENERATION_IN_PROGRESS, RequestState.CONTEXT_INIT},
+    ),
     RequestState.GENERATION_COMPLETE: frozenset(),
 }
 
@@ -44,14 +47,21 @@ class RequestSpec:
     """What the user asked for; never changes.
 
     Units: token ids. ``is_dummy`` marks padding and warm-up requests; nothing else identifies them.
+    prompt_token_ids: a tuple; of a replayed trace any sequence, such as a range, which is never copied whole.
     max_new_tokens: params.max_tokens cut to what max_seq_len leaves; None takes params.max_tokens.
+    draft_tokens: the caller's guess of the whole continuation; drafts after n generated tokens start at index n.
+    block_keys: identities of the prompt's full blocks where a trace gives them; None derives them from the tokens.
+    cache_salt: requests of different salts share no block.
     """
 
     request_id: int
-    prompt_token_ids: tuple[int, ...]
+    prompt_token_ids: Sequence[int]
     params: SamplingParams
     is_dummy: bool = False
     max_new_tokens: int | None = None
+    draft_tokens: tuple[int, ...] = ()
+    block_keys: tuple[Hashable, ...] | None = None
+    cache_salt: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,29 +118,34 @@ class RequestLimits:
 class LlmRequest:
     """A live request.
 
-    Writers: ``tokens``, ``context_current_position``, ``state``, ``finish_reason``, ``error`` and
-    ``py_batch_idx`` by the executor at commit (``py_executor.py``); ``py_seq_slot`` by the executor from the
-    slot manager's answer. Schedulers, managers and the runner only read.
+    Writers: the executor alone, ``py_seq_slot`` from the slot manager's answer. Schedulers, managers and the runner
+    only read.
     """
 
     __slots__ = (
+        "cached_tokens",
         "context_current_position",
         "error",
         "finish_reason",
+        "generated",
+        "num_in_flight",
         "py_batch_idx",
+        "py_prompt_len",
         "py_seq_slot",
         "spec",
         "state",
-        "tokens",
     )
 
     def __init__(self, spec: RequestSpec) -> None:
         """Start at the first prompt token."""
         self.spec = spec
-        self.tokens: list[int] = list(spec.prompt_token_ids)  # prompt, then generated
+        self.generated: list[int] = []  # every sample that the host has read, also those from before a pause
+        self.num_in_flight = 0  # samples on the device that the host has not read
+        self.py_prompt_len = len(spec.prompt_token_ids)  # after a pause, what was generated counts too
         self.context_current_position = 0  # prompt tokens whose KV is computed (or reused)
+        self.cached_tokens = 0  # prompt tokens found in the cache when the request was first let in
         self.state = RequestState.CONTEXT_INIT
-        self.py_seq_slot: int | None = None  # stable for the request's life
+        self.py_seq_slot: int | None = None  # stable until the request ends or is paused
         self.py_batch_idx: int | None = None  # slot where its previous sample lies on the device; None: no sample yet
         self.finish_reason: str | None = None
         self.error: str | None = None
@@ -146,14 +161,33 @@ class LlmRequest:
         return self.spec.is_dummy
 
     @property
-    def py_prompt_len(self) -> int:
-        """Tokens of the prompt."""
+    def py_orig_prompt_len(self) -> int:
+        """Tokens of the prompt as submitted."""
         return len(self.spec.prompt_token_ids)
 
     @property
     def num_generated(self) -> int:
-        """Tokens generated so far."""
-        return len(self.tokens) - self.py_prompt_len
+        """Tokens generated so far, as far as the host knows."""
+        return len(self.generated)
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and generated tokens, as far as the host knows."""
+        return len(self.spec.prompt_token_ids) + len(self.generated)
+
+    @property
+    def tokens(self) -> list[int]:
+        """A copy of prompt and generated tokens; the hot path takes ``token_range``."""
+        return [*self.spec.prompt_token_ids, *self.generated]
+
+    def token_range(self, start: int, end: int) -> Sequence[int]:
+        """Return the tokens at positions [start, end), prompt and generated, without copying the rest."""
+        prompt_len = len(self.spec.prompt_token_ids)
+        if end <= prompt_len:
+            return self.spec.prompt_token_ids[start:end]
+        if start >= prompt_len:
+            return self.generated[start - prompt_len : end - prompt_len]
+        return [*self.spec.prompt_token_ids[start:], *self.generated[: end - prompt_len]]
 
     @property
     def context_remaining_length(self) -> int:
@@ -161,10 +195,15 @@ class LlmRequest:
         return self.py_prompt_len - self.context_current_position
 
     @property
+    def max_new_tokens(self) -> int:
+        """Tokens that it generates at most, pauses or not."""
+        limit = self.spec.max_new_tokens
+        return self.spec.params.max_tokens if limit is None else limit
+
+    @property
     def max_total_tokens(self) -> int:
         """Prompt plus generated tokens at the latest possible end."""
-        limit = self.spec.max_new_tokens
-        return self.py_prompt_len + (self.spec.params.max_tokens if limit is None else limit)
+        return len(self.spec.prompt_token_ids) + self.max_new_tokens
 
     @property
     def is_context(self) -> bool:
@@ -181,13 +220,27 @@ class LlmRequest:
         assert state in LEGAL_TRANSITIONS[self.state], f"request {self.request_id}: {self.state.name} -> {state.name}"
         self.state = state
 
+    def pause(self) -> None:
+        """Go back to the start: whatever was generated is now part of the prompt that is computed again.
+
+        Only when every sample has been read: a token that arrived later would be missing in the prompt.
+        """
+        assert not self.num_in_flight, f"request {self.request_id} is paused with samples on the device"
+        if self.state is not RequestState.CONTEXT_INIT:
+            self.move_to(RequestState.CONTEXT_INIT)
+        self.py_prompt_len = self.num_tokens
+        self.context_current_position = 0
+        self.py_batch_idx = None
+        self.py_seq_slot = None
+
     def check(self) -> None:
         """Recompute the invariants of the cursor."""
-        assert 0 <= self.context_current_position <= self.py_prompt_len
-        assert 0 <= self.num_generated <= self.spec.params.max_tokens
+        assert 0 <= self.context_current_position <= self.py_prompt_len <= self.num_tokens
+        assert 0 <= self.num_generated <= self.max_new_tokens
+        assert self.num_in_flight >= 0
         if self.state is RequestState.GENERATION_IN_PROGRESS:
             assert self.context_remaining_length == 0
-            assert self.num_generated >= 1
+            assert self.num_generated + self.num_in_flight >= 1
         assert (self.finish_reason is not None) == self.is_finished
 
     def __repr__(self) -> str:

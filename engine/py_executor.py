@@ -258,7 +258,7 @@ class PyExecutor:
                 continue
             if span.kind is RowKind.CONTEXT:
                 live.request.move_to(RequestState.GENERATION_IN_PROGRESS)
-            live.request.tokens.append(tokens[span.request_id])
+            live.request.generated.append(tokens[span.request_id])
             live.request.py_batch_idx = live.request.py_seq_slot
             if span.request_id in logprobs:
                 live.logprobs.append(logprobs[span.request_id])

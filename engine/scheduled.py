@@ -9,6 +9,7 @@ Does not: decide who runs (``scheduler/``) or own blocks (``kv_cache/``).
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 
 from engine.llm_request import LlmRequest
 from engine.reasons import DeferralReason
@@ -28,6 +29,7 @@ class Span:
     """One request's rows in one step.
 
     start: position of its first row = tokens already in its KV cache before the step (num_cached_tokens).
+    draft_tokens: of a verify row, what rows 1 to K are; as long as K, zeros where the caller's guess has ended.
     """
 
     request: LlmRequest
@@ -36,6 +38,7 @@ class Span:
     num_rows: int
     num_logit_rows: int
     num_sequences: int = 1
+    draft_tokens: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
@@ -56,8 +59,17 @@ def context_span(request: LlmRequest, chunk_size: int) -> Span:
 
 
 def generation_span(request: LlmRequest) -> Span:
-    """One decode row, at the position of the request's newest token."""
-    return Span(request, RowKind.GENERATION, len(request.tokens) - 1, 1, 1)
+    """One decode row, at the position of the request's newest token, which may still be on the device."""
+    return Span(request, RowKind.GENERATION, request.num_tokens - 1 + request.num_in_flight, 1, 1)
+
+
+def verify_span(request: LlmRequest, draft_len: int) -> Span:
+    """One row for the newest token, and one for each of the next ``draft_len`` drafts of the caller's guess."""
+    newest = request.num_generated + request.num_in_flight
+    drafts = request.spec.draft_tokens[newest : newest + draft_len]
+    drafts += (0,) * (draft_len - len(drafts))
+    rows = 1 + draft_len
+    return Span(request, RowKind.EXTEND, request.num_tokens - 1 + request.num_in_flight, rows, rows, 1, drafts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,14 +98,16 @@ class ScheduledRequests:
     """The scheduler's answer for one step.
 
     Order: contexts (unfinished chunks first, then last chunks), then generations; each in arrival order, except
-    that generations without a previous sample on the device come first.
+    that generations without a previous sample on the device come first. draft_len: K, when the generations are verify
+    rows; then all of them are.
     """
 
     context_requests: tuple[Span, ...]
     generation_requests: tuple[Span, ...]
     paused_requests: tuple[LlmRequest, ...]
-    deferrals: tuple[Deferral, ...]
+    deferrals: Sequence[Deferral]
     budget: BudgetUse
+    draft_len: int = 0
 
     @property
     def spans(self) -> tuple[Span, ...]:

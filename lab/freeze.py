@@ -108,7 +108,7 @@ def freeze_packed(packed: HostInputs | SteadyRows, spans: Mapping[int, Span]) ->
 def _freeze_steady(steady: SteadyRows, spans: Mapping[int, Span]) -> RowsView:
     """Lay out a derived step: nothing was packed, so the rows are told from the spans."""
     rows = [spans[request_id] for request_id in steady.request_ids]
-    tokens = [s.request.tokens[s.start] if s.start < len(s.request.tokens) else UNKNOWN for s in rows]
+    tokens = [s.request.token_range(s.start, s.end)[0] if s.start < s.request.num_tokens else UNKNOWN for s in rows]
     slots = [UNKNOWN if s.request.py_batch_idx is None else s.request.py_batch_idx for s in rows]
     return RowsView(
         request_ids=_ints([short_id(i) for i in steady.request_ids]),
@@ -155,7 +155,7 @@ def _row_columns(host: HostInputs, spans: Mapping[int, Span]) -> tuple[list[int]
             sources += [_PROMPT] * prompt_rows + [_HOST] * (count - prompt_rows)
             slots += [UNKNOWN] * count
         elif row < device.end:
-            known = span.request.tokens[span.start : span.start + count]
+            known = list(span.request.token_range(span.start, span.start + count))
             tokens += known + [UNKNOWN] * (count - len(known))
             sources += [_PREVIOUS] * count
             slots.append(host.previous_batch_indices[row - device.start])

@@ -344,7 +344,7 @@ def _request_record(arrival_step: int, request: LlmRequest) -> RequestRecord:
         request_id=spec.request_id,
         arrival_step=arrival_step,
         num_prompt_tokens=len(spec.prompt_token_ids),
-        prompt_token_ids=spec.prompt_token_ids,
+        prompt_token_ids=tuple(spec.prompt_token_ids),
         prompt_text=None,
         params=dataclasses.asdict(spec.params),
     )

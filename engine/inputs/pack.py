@@ -40,7 +40,7 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
         first_row = len(position_ids)
         position_ids.extend(range(span.start, span.end))
         if source is TokenSource.HOST:
-            input_ids.extend(span.request.tokens[span.start : span.end])
+            input_ids.extend(span.request.token_range(span.start, span.end))
         elif source is TokenSource.DEVICE:
             assert span.request.py_batch_idx is not None
             previous.append(span.request.py_batch_idx)

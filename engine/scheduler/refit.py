@@ -10,6 +10,7 @@ Source: TensorRT-LLM re-bins after its resource managers ran, and fits the token
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 from engine.config import ChunkingName
 from engine.reasons import DeferralReason
@@ -81,7 +82,7 @@ def _shrink(contexts: list[Span], excess: int, chunk_unit: int, deferrals: dict[
     return excess
 
 
-def _merge(old: tuple[Deferral, ...], contexts: list[Span], new: dict[int, Deferral]) -> tuple[Deferral, ...]:
+def _merge(old: Sequence[Deferral], contexts: list[Span], new: dict[int, Deferral]) -> tuple[Deferral, ...]:
     # A prompt that now runs to its end was not cut short after all; a newer verdict replaces an older one.
     to_the_end = {span.request_id for span in contexts if span.num_logit_rows}
     kept = [d for d in old if d.request_id not in to_the_end and d.request_id not in new]

@@ -105,7 +105,7 @@ class StepAudit:
         self._stream.synchronize()
         tokens, positions = prepared.input_ids.tolist(), prepared.position_ids[0, 0].tolist()
         for row, (span, position) in enumerate(_rows(self._spans)):
-            token = 0 if span.request.is_dummy else span.request.tokens[position]
+            token = 0 if span.request.is_dummy else span.request.token_range(position, position + 1)[0]
             _same(f"row {row} of input_ids ({_owner(span)})", token, tokens[row])
             _same(f"row {row} of position_ids ({_owner(span)})", position, positions[row])
         slots = prepared.seq_slots.tolist()

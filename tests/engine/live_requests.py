@@ -24,7 +24,7 @@ def running(
 ) -> LlmRequest:
     """A request that has generated; ``on_device``: its newest sample lies on the device."""
     request = waiting(request_id, prompt_len=prompt_len, max_tokens=max_tokens, position=prompt_len)
-    request.tokens.extend([7] * generated)
+    request.generated.extend([7] * generated)
     request.move_to(RequestState.GENERATION_IN_PROGRESS)
     if on_device:
         request.py_batch_idx = request_id
@@ -73,7 +73,7 @@ class World:
             if request.is_context:
                 request.context_current_position = span.end
             if span.num_logit_rows:
-                request.tokens.append(7)
+                request.generated.append(7)
                 request.py_batch_idx = self.resources.seq_slots.slot_of(request.request_id)
                 if request.is_context:
                     request.move_to(RequestState.GENERATION_IN_PROGRESS)

@@ -2,6 +2,8 @@ import dataclasses
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.config import SamplingParams
 from engine.llm_request import LEGAL_TRANSITIONS, LlmRequest, RequestSpec, RequestState
@@ -25,7 +27,7 @@ def test_a_new_request_stands_at_its_first_prompt_token():
 def test_the_cursor_moves_and_the_spec_does_not():
     request = waiting(5, prompt_len=3)
     request.context_current_position = 2
-    request.tokens.append(9)
+    request.generated.append(9)
     assert request.context_remaining_length == 1
     assert request.num_generated == 1
     assert request.spec.prompt_token_ids == (0, 1, 2)
@@ -67,10 +69,10 @@ def test_a_whole_life_passes_the_check_at_each_step():
     request.check()
     request.context_current_position = 4
     request.check()
-    request.tokens.append(7)
+    request.generated.append(7)
     request.move_to(S.GENERATION_IN_PROGRESS)
     request.check()
-    request.tokens.append(8)
+    request.generated.append(8)
     request.move_to(S.GENERATION_COMPLETE)
     request.finish_reason = "length"
     request.check()
@@ -82,11 +84,11 @@ def _past_the_prompt(request):
 
 
 def _too_many_tokens(request):
-    request.tokens.extend([7] * 99)
+    request.generated.extend([7] * 99)
 
 
-def _fewer_tokens_than_the_prompt(request):
-    del request.tokens[0]
+def _a_prompt_longer_than_its_tokens(request):
+    request.py_prompt_len = request.num_tokens + 1
 
 
 def _half_a_prompt(request):
@@ -94,7 +96,7 @@ def _half_a_prompt(request):
 
 
 def _no_token(request):
-    del request.tokens[request.py_prompt_len :]
+    del request.generated[:]
 
 
 def _a_reason_while_it_lives(request):
@@ -110,7 +112,7 @@ def _ended_without_a_reason(request):
     [
         _past_the_prompt,
         _too_many_tokens,
-        _fewer_tokens_than_the_prompt,
+        _a_prompt_longer_than_its_tokens,
         _half_a_prompt,
         _no_token,
         _a_reason_while_it_lives,
@@ -127,3 +129,36 @@ def test_check_notices_a_broken_cursor(harm):
 
 def test_its_text_shows_identity_state_and_cursor():
     assert repr(waiting(3, prompt_len=20, position=8)) == "LlmRequest(3, CONTEXT_INIT, 8/20, +0)"
+
+
+def test_a_paused_request_computes_its_generated_tokens_again_as_prompt():
+    request = waiting(1, prompt_len=3, max_tokens=5)
+    request.context_current_position = 3
+    request.generated.extend([7, 8])
+    request.move_to(S.GENERATION_IN_PROGRESS)
+    request.pause()
+    request.check()
+    assert (request.py_prompt_len, request.context_remaining_length, request.num_generated) == (5, 5, 2)
+    assert request.max_total_tokens == 8
+    assert list(request.token_range(2, 5)) == [request.spec.prompt_token_ids[2], 7, 8]
+
+
+def test_a_request_with_samples_on_the_device_is_not_paused():
+    request = waiting(1, prompt_len=3)
+    request.num_in_flight = 1
+    with pytest.raises(AssertionError, match="samples on the device"):
+        request.pause()
+
+
+@given(st.integers(1, 6), st.integers(0, 4), st.data())
+def test_a_range_of_tokens_is_that_of_the_whole_list(prompt_len, generated, data):
+    request = waiting(1, prompt_len=prompt_len, max_tokens=9)
+    request.generated.extend(range(100, 100 + generated))
+    end = data.draw(st.integers(0, request.num_tokens))
+    start = data.draw(st.integers(0, end))
+    assert list(request.token_range(start, end)) == request.tokens[start:end]
+
+
+def test_a_prompt_may_be_any_sequence_and_is_not_copied():
+    request = LlmRequest(RequestSpec(0, range(10**12), SamplingParams()))
+    assert list(request.token_range(10**11, 10**11 + 2)) == [10**11, 10**11 + 1]

@@ -25,7 +25,7 @@ def request(request_id, prompt, *, slot=0, is_dummy=False):
 
 def generating(request_id, prompt, token, slot):
     made = request(request_id, prompt, slot=slot)
-    made.tokens.append(token)
+    made.generated.append(token)
     made.py_batch_idx = slot
     return made
 
@@ -79,7 +79,7 @@ def test_a_chosen_graph_and_a_refusal_are_copied_with_their_conditions():
 def test_rows_say_prompt_host_previous_sample_and_zero_fill():
     prompt = request(1, [11, 12, 13], slot=1)
     resumed = request(2, [21, 22], slot=2)
-    resumed.tokens.append(23)
+    resumed.generated.append(23)
     running = generating(3, [31], 32, slot=3)
     dummy = request(PADDING_DUMMY_ID, [1], slot=4, is_dummy=True)
     padding = Span(dummy, RowKind.PADDING, 0, 1, 1)

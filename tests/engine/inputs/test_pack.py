@@ -27,7 +27,7 @@ def context(request_id: int, prompt: list[int], position: int, chunk: int) -> Sp
 
 def generation(request_id: int, tokens: list[int], *, slot: int, on_device: bool) -> Span:
     request = LlmRequest(RequestSpec(request_id, tuple(tokens[:-1]), SamplingParams()))
-    request.tokens.append(tokens[-1])
+    request.generated.append(tokens[-1])
     request.context_current_position = len(tokens) - 1
     request.state = RequestState.GENERATION_IN_PROGRESS
     request.py_seq_slot = slot
