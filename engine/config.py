@@ -24,6 +24,7 @@ _MAX_BATCH_SIZE = 1 << 14
 _MAX_TOKENS = 1 << 24  # rows of a step, or tokens of a sequence
 _MAX_TOKENS_PER_BLOCK = 1 << 16
 _MAX_BLOCKS = 1 << 26
+_MAX_DRAFT_LEN = 64
 
 _integer = functools.partial(fields.integer, refusal=ConfigError)
 _number = functools.partial(fields.number, refusal=ConfigError)
@@ -65,6 +66,7 @@ class SchedulerConfig:
     max_batch_size: requests a step may run. max_num_tokens: rows a step may run.
     chunking: None runs every prompt whole; "fcfs" gives the budget to the oldest prompt first.
     chunk_unit: tokens to which a truncated chunk is rounded down; None means tokens_per_block.
+    draft_len: drafts that every generation verifies in a step in which any has drafts left; 0 leaves drafts unused.
     """
 
     max_batch_size: int = 8
@@ -72,6 +74,7 @@ class SchedulerConfig:
     capacity_policy: CapacityPolicyName = "guaranteed_no_evict"
     chunking: ChunkingName | None = None
     chunk_unit: int | None = None
+    draft_len: int = 4
 
     def __post_init__(self) -> None:
         """Check each field and the budget against the batch."""
@@ -81,6 +84,7 @@ class SchedulerConfig:
                 "SchedulerConfig.max_batch_size", self.max_batch_size, low=1, at_most=_MAX_BATCH_SIZE
             ),
             max_num_tokens=_integer("SchedulerConfig.max_num_tokens", self.max_num_tokens, low=1, at_most=_MAX_TOKENS),
+            draft_len=_integer("SchedulerConfig.draft_len", self.draft_len, low=0, at_most=_MAX_DRAFT_LEN),
         )
         _require_choice(
             "SchedulerConfig.capacity_policy", self.capacity_policy, ("guaranteed_no_evict", "static_batch")
@@ -142,6 +146,7 @@ class CudaGraphConfig:
     prefill_num_tokens: rows to which a step with prompts is padded, ascending; each gets a chain of captured segments.
     strict_buffers: compare every address of metadata and statics before each replay.
     sample_modes: the samplers that get graphs, of "greedy" and "full"; fewer make warm-up shorter and the pool smaller.
+    draft_lens: the draft lengths that get graphs of their own, ascending; steps without drafts have theirs anyway.
     """
 
     enabled: bool = True
@@ -150,6 +155,7 @@ class CudaGraphConfig:
     prefill_num_tokens: tuple[int, ...] = ()
     strict_buffers: bool = True
     sample_modes: tuple[str, ...] = ("greedy", "full")
+    draft_lens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bucket list; its maximum is checked against the scheduler in EngineConfig."""
@@ -158,7 +164,9 @@ class CudaGraphConfig:
             self._check_batch_sizes()
         rows = _integers("CudaGraphConfig.prefill_num_tokens", self.prefill_num_tokens, at_most=_MAX_TOKENS)
         _require_ascending("CudaGraphConfig.prefill_num_tokens", rows)
-        _normalise(self, prefill_num_tokens=rows)
+        drafts = _integers("CudaGraphConfig.draft_lens", self.draft_lens, at_most=_MAX_DRAFT_LEN)
+        _require_ascending("CudaGraphConfig.draft_lens", drafts)
+        _normalise(self, prefill_num_tokens=rows, draft_lens=drafts)
         given = self.sample_modes
         hint = f"use ({given!r},)" if isinstance(given, str) and given in ("greedy", "full") else ""
         modes = _items("CudaGraphConfig.sample_modes", given, "sampler modes", hint=hint)
@@ -223,20 +231,19 @@ class EngineConfig:
             if not isinstance(getattr(self, name), kind):
                 message = f"EngineConfig.{name} must be a {kind.__name__}, got {shown(getattr(self, name))}"
                 raise ConfigError(message)
-        scheduler, sizes = self.scheduler, self.cuda_graph.batch_sizes
-        if sizes is not None and sizes[-1] > scheduler.max_batch_size:
-            message = (
-                f"CudaGraphConfig.batch_sizes must not exceed SchedulerConfig.max_batch_size="
-                f"{scheduler.max_batch_size}, got {shown(sizes)}; drop the larger sizes or raise max_batch_size"
-            )
-            raise ConfigError(message)
-        rows = self.cuda_graph.prefill_num_tokens
-        if rows and rows[-1] > scheduler.max_num_tokens:
-            message = (
-                f"CudaGraphConfig.prefill_num_tokens must not exceed SchedulerConfig.max_num_tokens="
-                f"{scheduler.max_num_tokens}, got {shown(rows)}; drop the larger ones or raise max_num_tokens"
-            )
-            raise ConfigError(message)
+        scheduler = self.scheduler
+        for field, limit, larger in (
+            ("batch_sizes", "max_batch_size", "sizes"),
+            ("prefill_num_tokens", "max_num_tokens", "ones"),
+            ("draft_lens", "draft_len", "ones"),
+        ):
+            given, most = getattr(self.cuda_graph, field), getattr(scheduler, limit)
+            if given and given[-1] > most:
+                message = (
+                    f"CudaGraphConfig.{field} must not exceed SchedulerConfig.{limit}={most}, got {shown(given)}; "
+                    f"drop the larger {larger} or raise {limit}"
+                )
+                raise ConfigError(message)
         if scheduler.chunking is not None:
             needed = scheduler.max_batch_size + self.chunk_unit - 1
             if scheduler.max_num_tokens < needed:

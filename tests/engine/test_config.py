@@ -176,6 +176,19 @@ def test_prefill_buckets_are_rows_in_ascending_order_and_no_more_than_a_step_has
     )
 
 
+def test_draft_lengths_with_graphs_ascend_and_are_no_longer_than_a_step_verifies():
+    graphs = CudaGraphConfig(draft_lens=[2, 4])
+    assert EngineConfig(cuda_graph=graphs).cuda_graph.draft_lens == (2, 4)
+    assert refusal(lambda: CudaGraphConfig(draft_lens=(4, 2))).endswith("got (4, 2); use (2, 4)")
+    assert refusal(lambda: CudaGraphConfig(draft_lens=(0,))).endswith("must be an integer of at least 1, got 0")
+    assert refusal(lambda: EngineConfig(scheduler=SchedulerConfig(draft_len=3), cuda_graph=graphs)) == (
+        "CudaGraphConfig.draft_lens must not exceed SchedulerConfig.draft_len=3, got (2, 4); drop the larger ones or "
+        "raise draft_len"
+    )
+    assert SchedulerConfig(draft_len=0).draft_len == 0
+    assert refusal(lambda: SchedulerConfig(draft_len=-1)).endswith("must be an integer of at least 0, got -1")
+
+
 def test_buckets_above_the_largest_batch_are_refused():
     assert refusal(lambda: EngineConfig(cuda_graph=CudaGraphConfig(batch_sizes=(1, 8, 16)))) == (
         "CudaGraphConfig.batch_sizes must not exceed SchedulerConfig.max_batch_size=8, got (1, 8, 16); "
