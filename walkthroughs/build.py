@@ -3,7 +3,7 @@
 The kernel runs with ``LAB_STATIC=1``, so that ``show`` leaves a picture, a table and text instead of a widget, and with
 ``src/..`` as its folder. What is written has no widget state, stable cell ids, and the SHA-256 of its source.
 
-Does not: judge the result; ``tests/house/test_notebooks_clean.py`` and ``tests/notebooks`` do.
+Does not: judge the result; ``tests/house/test_notebooks_clean.py`` and ``tests/walkthroughs`` do.
 
     python walkthroughs/build.py [--check] [NAME ...]
 """

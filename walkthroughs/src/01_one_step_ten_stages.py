@@ -151,3 +151,5 @@ show(session, step=5)
 #
 # You have just seen three files: `engine/cuda_graphs/select.py` (the conditions, in order), `engine/inputs/prepare.py` (in place,
 # never anew) and `engine/cuda_graphs/runner.py` (what is compared before a replay).
+#
+# **Exercises:** `ex01` count the batch: `stepscope check ex01`.

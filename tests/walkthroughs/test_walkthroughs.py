@@ -1,0 +1,65 @@
+"""Each walkthrough runs from the first cell to the last, in time, and what its prose claims holds in its own kernel.
+
+The claims of a walkthrough are a file of its name in ``claims/``, run as one more cell behind the last: it sees every
+name that the cells have made.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "walkthroughs/src").glob("*.py"))
+CLAIMS = Path(__file__).parent / "claims"
+MAX_SECONDS = 60
+ON_SMOLLM2 = ("01_one_step_ten_stages", "01_one_step_ten_stages_zh")
+
+pytestmark = pytest.mark.notebooks
+
+
+def _builder():
+    spec = importlib.util.spec_from_file_location("walkthroughs_build", ROOT / "walkthroughs/build.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _text(notebook):
+    parts = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            parts.append(output.get("text", ""))
+            parts.append("".join(output.get("data", {}).get("text/plain", "")))
+    return "\n".join(parts)
+
+
+def _claims(stem):
+    """Read the claims; a translation makes those of its original."""
+    path = CLAIMS / f"{stem.removesuffix('_zh')}.py"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=[pytest.mark.smollm2] if p.stem in ON_SMOLLM2 else [], id=p.stem) for p in SOURCES],
+)
+def test_a_walkthrough_runs_within_a_minute_and_keeps_its_claims(path):
+    builder = _builder()
+    notebook = builder.read_source(path)
+    assert "assert" in _claims(path.stem)
+    notebook.cells.append(nbformat.v4.new_code_cell(_claims(path.stem), id="claims"))
+    seconds = builder.execute(notebook)
+    assert seconds < MAX_SECONDS
+    text = _text(notebook)
+    assert "right" not in [line.rsplit(" ", 1)[-1] for line in text.splitlines()], "committed with its answers"
+    if path.stem in ON_SMOLLM2:
+        assert "model: smollm2-135m" in text
+
+
+def test_every_claim_belongs_to_a_walkthrough():
+    stems = {path.stem for path in SOURCES}
+    assert {path.stem for path in CLAIMS.glob("*.py")} <= stems
