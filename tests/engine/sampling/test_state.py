@@ -12,7 +12,8 @@ from tests.engine.sampling.sampling_rows import SPEC, draw, make_state, set_slot
 def test_every_tensor_is_registered_as_device_memory():
     registry = DeviceRegistry()
     state = SamplerState.allocate(3, 10, SPEC, registry)
-    assert set(state.tensors()) == {"reals", "integers", "token_seen", "new_tokens", "vocab_ids"}
+    drafts = {"num_accepted", "drafts_allowed", "draft_rows"}
+    assert set(state.tensors()) == {"reals", "integers", "token_seen", "new_tokens", "vocab_ids"} | drafts
     for tensor in state.tensors().values():
         assert registry.owns(tensor)
 
