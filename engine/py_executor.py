@@ -28,7 +28,7 @@ from engine.sampling.sampler import SamplerState, log_probs
 from engine.sampling.seeds import request_seed
 from engine.sampling.stopping import StopChecker
 from engine.scheduled import RowKind, ScheduledRequests, Span
-from engine.scheduler.capacity import CapacityScheduler
+from engine.scheduler.capacity import CapacityScheduler, started_or_not
 from engine.scheduler.micro_batch import MicroBatchScheduler
 
 LogProbs = dict[int, float]
@@ -212,10 +212,10 @@ class PyExecutor:
             raise
 
     def _schedule(self) -> ScheduledRequests:
-        active = [live.request for live in self._live.values()]
         kv_cache = self._resources.kv_cache
+        running, waiting = started_or_not([live.request for live in self._live.values()], kv_cache)
         admitted = self._schedulers.capacity.schedule(
-            active, kv_cache, max_batch_size=self._engine.get_max_num_sequences()
+            running, waiting, kv_cache, max_batch_size=self._engine.get_max_num_sequences()
         )
         return self._schedulers.micro_batch.schedule(admitted.fitting, admitted.deferrals, kv_cache.num_free_blocks)
 

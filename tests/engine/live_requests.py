@@ -7,7 +7,7 @@ from engine.llm_request import LlmRequest, RequestSpec, RequestState
 from engine.reasons import DeferralReason
 from engine.resources import ResourceManager
 from engine.scheduled import ScheduledRequests
-from engine.scheduler.capacity import CapacityScheduler
+from engine.scheduler.capacity import CapacityScheduler, started_or_not
 from engine.scheduler.micro_batch import MicroBatchScheduler
 
 
@@ -64,7 +64,8 @@ class World:
         self.finished: list[int] = []
 
     def schedule(self) -> ScheduledRequests:
-        decision = self.capacity.schedule(self.active, self.kv, max_batch_size=self.max_batch_size)
+        running, waiting = started_or_not(self.active, self.kv)
+        decision = self.capacity.schedule(running, waiting, self.kv, max_batch_size=self.max_batch_size)
         return self.micro_batch.schedule(decision.fitting, decision.deferrals, self.kv.num_free_blocks)
 
     def commit(self, scheduled: ScheduledRequests) -> None:
@@ -96,5 +97,6 @@ class World:
 
     def check(self) -> None:
         self.resources.check()
+        self.capacity.check()
         for request in self.active:
             request.check()

@@ -3,10 +3,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kv_cache.manager import KVCacheManager
-from engine.llm_request import RequestState
+from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
-from engine.scheduler.capacity import CapacityScheduler, blocks_to_completion
+from engine.scheduler.block_needs import blocks_to_completion
+from engine.scheduler.capacity import CapacityScheduler, started_or_not
 from tests.engine.live_requests import World, reasons, running, waiting
 
 BLOCKS, PLACES = DeferralReason.NO_FREE_BLOCKS, DeferralReason.REQUEST_BUDGET
@@ -22,28 +23,7 @@ def pool(num_blocks=10, *owned):
 
 
 def decide(active, kv, *, policy="guaranteed_no_evict", max_batch_size=8):
-    return CapacityScheduler(policy).schedule(active, kv, max_batch_size=max_batch_size)
-
-
-@pytest.mark.parametrize(
-    ("prompt_len", "max_tokens", "owned_tokens", "expected"),
-    [
-        (4, 1, 0, 1),  # the only generated token is never written: 4 positions
-        (4, 2, 0, 2),
-        (5, 4, 0, 2),  # 8 positions
-        (5, 5, 0, 3),
-        (5, 5, 8, 1),
-        (5, 5, 40, 0),
-    ],
-)
-def test_blocks_to_completion_leave_the_last_sampled_token_out(prompt_len, max_tokens, owned_tokens, expected):
-    kv = pool(10, (1, owned_tokens))
-    assert blocks_to_completion(waiting(1, prompt_len=prompt_len, max_tokens=max_tokens), kv) == expected
-
-
-def test_blocks_to_completion_stop_at_the_longest_sequence():
-    kv = KVCacheManager(num_blocks=10, tokens_per_block=4, max_seq_len=16)
-    assert blocks_to_completion(waiting(1, prompt_len=10, max_tokens=500), kv) == 4
+    return CapacityScheduler(policy).schedule(*started_or_not(active, kv), kv, max_batch_size=max_batch_size)
 
 
 def test_everything_fits_in_arrival_order_with_running_requests_first():
@@ -120,20 +100,37 @@ def test_a_static_batch_starts_with_all_that_fit():
 
 def test_the_deferrals_of_a_blocked_queue_follow_every_change():
     scheduler, kv = CapacityScheduler(), pool(6)
-    queue = [waiting(1, prompt_len=30), waiting(2, prompt_len=4, max_tokens=1)]
+    queue = (waiting(1, prompt_len=30), waiting(2, prompt_len=4, max_tokens=1))
 
-    def deferrals(active, places=1):
-        return scheduler.schedule(active, kv, max_batch_size=places).deferrals
+    def deferrals(queue, places=1):
+        return scheduler.schedule((), queue, kv, max_batch_size=places).deferrals
 
     first = deferrals(queue)
-    assert deferrals(list(queue)) is first
-    assert deferrals([*queue, waiting(3)])[2].request_id == 3
+    assert deferrals(queue) is first
+    assert deferrals(list(queue)) == first
+    assert deferrals((*queue, waiting(3)))[2].request_id == 3
     assert deferrals(queue[:1]) == first[:1]
     assert reasons(deferrals(queue)) == {1: BLOCKS, 2: BEHIND}
-    assert deferrals(queue, places=0) == (Deferral(1, PLACES, 1, 0), Deferral(2, BEHIND, 1, 6))
+    assert deferrals(queue, places=0) == (Deferral(1, PLACES, 1, 0), Deferral(2, BEHIND, 1, 0))
     kv.reserve(9, 4)
-    assert deferrals(queue, places=0) == (Deferral(1, PLACES, 1, 0), Deferral(2, BEHIND, 1, 5))
     assert deferrals(queue) == (Deferral(1, BLOCKS, 10, 5), Deferral(2, BEHIND, 1, 5))
+    assert first == (Deferral(1, BLOCKS, 10, 6), Deferral(2, BEHIND, 1, 6)), "a record changed after it was handed out"
+
+
+@pytest.mark.parametrize("policy", ["guaranteed_no_evict", "static_batch"])
+@pytest.mark.parametrize(("num_blocks", "places"), [(16, 8), (100, 2), (8, 0)])
+def test_who_waits_behind_is_not_looked_at(policy, num_blocks, places, monkeypatch):
+    kv, queue = pool(num_blocks), tuple(waiting(i) for i in range(2_000))
+    looked_at = set()
+    life = LlmRequest.max_total_tokens.fget
+    monkeypatch.setattr(
+        LlmRequest, "max_total_tokens", property(lambda r: looked_at.add(r.request_id) or life(r)), raising=True
+    )
+    decision = CapacityScheduler(policy).schedule((), queue, kv, max_batch_size=places)
+    assert len(looked_at) <= len(decision.fitting) + 1
+    assert len(decision.deferrals) == 2_000 - len(decision.fitting)
+    assert len(looked_at) <= len(decision.fitting) + 1
+    assert len(list(decision.deferrals)) == len(decision.deferrals)
 
 
 lengths = st.tuples(st.integers(1, 30), st.integers(1, 12))

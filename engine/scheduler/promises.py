@@ -1,0 +1,46 @@
+"""Promises: the blocks that the running requests may still ask for, as a sum that is kept and not counted again.
+
+A running request keeps its promise until a block is added to or taken from its table, and the manager says whose table
+changed. So between two admissions a step costs as many look-ups as blocks were handed out.
+
+Does not: decide who is let in (``capacity.py``). Source: own.
+"""
+
+from engine.kv_cache.manager import KVCacheManager
+from engine.llm_request import LlmRequest
+from engine.scheduler.block_needs import blocks_to_completion
+
+
+class Promises:
+    """The sum of ``blocks_to_completion`` over the running requests of one manager."""
+
+    def __init__(self) -> None:
+        """Start with nothing promised."""
+        self._running: tuple[LlmRequest, ...] = ()
+        self._kv: KVCacheManager | None = None
+        self._version = 0
+        self._each: dict[int, int] = {}
+        self._requests: dict[int, LlmRequest] = {}
+        self._total = 0
+
+    def total(self, running: tuple[LlmRequest, ...], kv: KVCacheManager) -> int:
+        """Return the sum for these requests as the manager now stands."""
+        changed = kv.changed_since(self._version) if kv is self._kv and running == self._running else None
+        if changed is None or any(request.spec.draft_tokens for request in running):
+            self._requests = {request.request_id: request for request in running}
+            self._each = {key: blocks_to_completion(request, kv) for key, request in self._requests.items()}
+            self._running, self._kv = running, kv
+            self._total = sum(self._each.values())
+        else:
+            for request_id in changed & self._each.keys():
+                promise = blocks_to_completion(self._requests[request_id], kv)
+                self._total += promise - self._each[request_id]
+                self._each[request_id] = promise
+        self._version = kv.table_version
+        return self._total
+
+    def check(self) -> None:
+        """Count again, when no table has changed since."""
+        if self._kv is not None and self._kv.table_version == self._version:
+            promised = [blocks_to_completion(request, self._kv) for request in self._running]
+            assert self._total == sum(promised), f"{self._total} blocks are promised, not {sum(promised)}"
