@@ -24,14 +24,13 @@ from engine.inputs.pack import pack
 from lab import Session, show
 from lab.snapshot import ROW_KINDS, ROW_SOURCES
 
+# %%
 config = EngineConfig(
     device="cpu",
     max_seq_len=64,
     scheduler=SchedulerConfig(max_batch_size=8, max_num_tokens=24, chunking="fcfs", chunk_unit=8),
     cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4), sample_modes=("greedy",)),
 )
-
-# %%
 six_tokens = SamplingParams(max_tokens=6, ignore_eos=True)
 prompts = [[97 + (7 * i + k) % 26 for i in range(n)] for n, k in ((5, 1), (4, 2), (30, 3))]
 arrivals = [(0, prompts[0]), (0, prompts[1]), (2, prompts[2])]
