@@ -103,10 +103,8 @@ class QueueDeferrals(Sequence[Deferral]):
 
 def with_more(deferrals: Sequence[Deferral], more: Sequence[Deferral]) -> Sequence[Deferral]:
     """Put records behind others. A queue's records stay unmade; when nothing is added, it is the same object."""
-    if not more:
-        return deferrals
     if isinstance(deferrals, QueueDeferrals):
-        return deferrals.around(deferrals.head, (*deferrals.tail, *more))
+        return deferrals.around(deferrals.head, (*deferrals.tail, *more)) if more else deferrals
     return (*deferrals, *more)
 
 

@@ -1,28 +1,34 @@
 """MicroBatchScheduler: what runs in this step, within the row and request budgets. Second scheduling stage.
 
-Running work goes first: every generation takes one row before any context gets one. Then contexts, oldest
-first. Without chunking a context needs its whole prompt at once and nobody overtakes it. With "fcfs" each takes
-what is left; a chunk that is cut short ends on a multiple of the chunk unit, so that only whole blocks are left
-behind, and what the rounding leaves over may finish a shorter prompt.
+Running work goes first: every generation takes one row, or 1 + K with drafts, before any context gets one. Then
+contexts, oldest first, by the chosen chunking. A request whose last token is on its way (GENERATION_TO_COMPLETE) is not
+run again.
 
 Does not: know blocks (``capacity.py`` let these requests in), reserve, or change a request.
-Source: TensorRT-LLM's micro-batch scheduler and its first-come-first-served chunking.
+Source: TensorRT-LLM's micro-batch scheduler.
 """
 
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from engine.config import ChunkingName
 from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
-from engine.scheduled import BudgetUse, Deferral, ScheduledRequests, Span, context_span, generation_span
+from engine.scheduled import (
+    BudgetUse,
+    Deferral,
+    RowKind,
+    ScheduledRequests,
+    Span,
+    generation_span,
+    verify_span,
+)
+from engine.scheduler.chunking import Prompt, equal_progress, first_come, whole
+from engine.scheduler.deferrals import with_more
+from engine.scheduler.drafts import has_drafts_left
 
-
-def chunk_rows(start: int, remaining: int, num_tokens_left: int, chunk_unit: int) -> int:
-    """Size a chunk that begins at position ``start``: all of ``remaining``, or up to the last unit that fits."""
-    if remaining <= num_tokens_left:
-        return remaining
-    end = (start + num_tokens_left) // chunk_unit * chunk_unit
-    return max(0, end - start)
+_NOTHING: Final[Mapping[int, int]] = types.MappingProxyType({})
 
 
 def in_row_order(contexts: Sequence[Span]) -> tuple[Span, ...]:
@@ -38,13 +44,20 @@ class MicroBatchScheduler:
     """
 
     def __init__(
-        self, *, max_batch_size: int, max_num_tokens: int, chunking: ChunkingName | None, chunk_unit: int
+        self,
+        *,
+        max_batch_size: int,
+        max_num_tokens: int,
+        chunking: ChunkingName | None,
+        chunk_unit: int,
+        draft_len: int = 0,
     ) -> None:
-        """Hold the budgets. ``chunk_unit`` matters only with chunking."""
+        """Hold the budgets. ``chunk_unit`` matters only with chunking. draft_len: K of a step that has drafts."""
         self._max_batch_size = max_batch_size
         self._max_num_tokens = max_num_tokens
         self._chunking = chunking
         self._chunk_unit = chunk_unit
+        self._draft_len = draft_len
 
     def schedule(
         self,
@@ -53,67 +66,107 @@ class MicroBatchScheduler:
         num_free_blocks: int | None = None,
         *,
         paused: Sequence[LlmRequest] = (),
+        reusable: Mapping[int, int] = _NOTHING,
+        can_draft: bool = True,
     ) -> ScheduledRequests:
         """Make the step's record from the requests that fit and the deferrals so far.
 
-        Order: that of ``ScheduledRequests``; ``num_free_blocks`` is only written into the record.
+        Order: that of ``ScheduledRequests``; ``num_free_blocks`` is only written into the record. reusable: prompt
+        tokens that a newcomer (by id) is going to find in the cache; its chunk begins behind them, and refit looks
+        again when they were claimed. can_draft: whether the pool has blocks for drafts.
         """
-        waiting = list(deferrals)
-        generations = [r for r in fitting if r.state is RequestState.GENERATION_IN_PROGRESS]
-        contexts = [r for r in fitting if r.state is RequestState.CONTEXT_INIT]
-        generation_spans = self._take_generations(generations, waiting)
-        context_spans = self._take_contexts(contexts, len(generation_spans), waiting) if contexts else ()
-        num_tokens = len(generation_spans) + sum(span.num_rows for span in context_spans)
+        generations, contexts = _split(fitting)
+        more: list[Deferral] = []
+        running = self._take_generations(generations, more)
+        prompts = [_prompt(request, reusable) for request in contexts]
+        draft_len = self._choose_draft_len(generations, prompts) if can_draft and self._draft_len else 0
+        spans = tuple([verify_span(r, draft_len) if draft_len else generation_span(r) for r in running])
+        num_rows = len(spans) * (1 + draft_len)
+        context_spans: tuple[Span, ...] = ()
+        if contexts:
+            context_spans = self._take_contexts(contexts, prompts, more, num_taken=len(spans), num_rows=num_rows)
         budget = BudgetUse(
-            num_tokens=num_tokens,
+            num_tokens=num_rows + sum([span.num_rows for span in context_spans]),
             max_num_tokens=self._max_num_tokens,
-            num_requests=len(generation_spans) + len(context_spans),
+            num_requests=len(spans) + len(context_spans),
             max_batch_size=self._max_batch_size,
             num_free_blocks=num_free_blocks,
         )
-        return ScheduledRequests(context_spans, generation_spans, tuple(paused), tuple(waiting), budget)
+        return ScheduledRequests(
+            context_spans, spans, tuple(paused), with_more(deferrals, more), budget, draft_len=draft_len
+        )
 
-    def _take_generations(self, generations: list[LlmRequest], deferrals: list[Deferral]) -> tuple[Span, ...]:
+    def _take_generations(self, generations: list[LlmRequest], deferrals: list[Deferral]) -> list[LlmRequest]:
         num_places = min(self._max_batch_size, self._max_num_tokens)
         if len(generations) > num_places:
             by_rows = self._max_num_tokens < self._max_batch_size
             reason = DeferralReason.TOKEN_BUDGET if by_rows else DeferralReason.REQUEST_BUDGET
-            deferrals.extend(Deferral(r.request_id, reason, 1, 0) for r in generations[num_places:])
+            deferrals.extend([Deferral(r.request_id, reason, 1, 0) for r in generations[num_places:]])
             generations = generations[:num_places]
         # Rows without a previous sample on the device come first: input preparation lays them out by this order.
-        generations.sort(key=_has_previous_sample)
-        return tuple([generation_span(request) for request in generations])
+        if None in [request.py_batch_idx for request in generations]:
+            generations = sorted(generations, key=lambda request: request.py_batch_idx is not None)
+        return generations
+
+    def _choose_draft_len(self, generations: Sequence[LlmRequest], prompts: Sequence[Prompt]) -> int:
+        """Return K when somebody has drafts, every generation can run 1 + K rows, and no prompt pays for it."""
+        count, draft_len = len(generations), self._draft_len
+        left = self._max_num_tokens - count * (1 + draft_len)
+        if left < 0 or count > self._max_batch_size or not any(map(has_drafts_left, generations)):
+            return 0
+        oldest = prompts[:1] if count < self._max_batch_size else ()
+        loses = any(self._sizes(oldest, left + count * draft_len)) and not any(self._sizes(oldest, left))
+        return 0 if loses else draft_len
 
     def _take_contexts(
-        self, contexts: Sequence[LlmRequest], num_taken: int, deferrals: list[Deferral]
+        self,
+        contexts: Sequence[LlmRequest],
+        prompts: Sequence[Prompt],
+        deferrals: list[Deferral],
+        *,
+        num_taken: int,
+        num_rows: int,
     ) -> tuple[Span, ...]:
+        num_places, left = self._max_batch_size - num_taken, self._max_num_tokens - num_rows
+        sizes = self._sizes(prompts[:num_places], left)
+        if self._chunking == "equal_progress":
+            left -= sum(sizes)
         spans: list[Span] = []
-        num_tokens_left = self._max_num_tokens - num_taken
-        blocked = False
-        for request in contexts:
-            remaining = request.context_remaining_length
-            if blocked:
-                reason = DeferralReason.BEHIND_BLOCKED_REQUEST
-                deferrals.append(Deferral(request.request_id, reason, remaining, num_tokens_left))
-            elif num_taken + len(spans) >= self._max_batch_size:
-                deferrals.append(Deferral(request.request_id, DeferralReason.REQUEST_BUDGET, 1, 0))
-            else:
-                rows = self._rows_for(request, num_tokens_left)
-                if rows < remaining:
-                    reason = DeferralReason.CHUNK_TRUNCATED if rows else DeferralReason.TOKEN_BUDGET
-                    deferrals.append(Deferral(request.request_id, reason, remaining, num_tokens_left))
-                    blocked = self._chunking is None
-                if rows:
-                    spans.append(context_span(request, rows))
-                    num_tokens_left -= rows
+        is_blocked = False
+        for request, (start, remaining), rows in zip(contexts, prompts, sizes, strict=False):
+            if rows:
+                spans.append(_context_span(request, start, rows))
+            if rows < remaining:
+                reason = DeferralReason.CHUNK_TRUNCATED if rows else DeferralReason.TOKEN_BUDGET
+                reason = DeferralReason.BEHIND_BLOCKED_REQUEST if is_blocked else reason
+                room = rows if rows and self._chunking == "equal_progress" else left
+                deferrals.append(Deferral(request.request_id, reason, remaining, room))
+                is_blocked = self._chunking is None
+            if self._chunking != "equal_progress":
+                left -= rows
+        deferrals.extend([Deferral(r.request_id, DeferralReason.REQUEST_BUDGET, 1, 0) for r in contexts[num_places:]])
         return in_row_order(spans)
 
-    def _rows_for(self, request: LlmRequest, num_tokens_left: int) -> int:
-        remaining = request.context_remaining_length
+    def _sizes(self, prompts: Sequence[Prompt], num_tokens_left: int) -> list[int]:
         if self._chunking is None:
-            return remaining if remaining <= num_tokens_left else 0
-        return chunk_rows(request.context_current_position, remaining, num_tokens_left, self._chunk_unit)
+            return whole(prompts, num_tokens_left, max_num_tokens=self._max_num_tokens, chunk_unit=self._chunk_unit)
+        rule = equal_progress if self._chunking == "equal_progress" else first_come
+        return rule(prompts, num_tokens_left, chunk_unit=self._chunk_unit)
 
 
-def _has_previous_sample(request: LlmRequest) -> bool:
-    return request.py_batch_idx is not None
+def _split(fitting: Sequence[LlmRequest]) -> tuple[list[LlmRequest], list[LlmRequest]]:
+    generation, context = RequestState.GENERATION_IN_PROGRESS, RequestState.CONTEXT_INIT
+    generations = [request for request in fitting if request.state is generation]
+    if len(generations) == len(fitting):
+        return generations, []
+    return generations, [request for request in fitting if request.state is context]
+
+
+def _prompt(request: LlmRequest, reusable: Mapping[int, int]) -> Prompt:
+    start = request.context_current_position or reusable.get(request.request_id, 0)
+    return start, request.py_prompt_len - start
+
+
+def _context_span(request: LlmRequest, start: int, rows: int) -> Span:
+    is_last = start + rows == request.py_prompt_len
+    return Span(request, RowKind.CONTEXT, start, rows, 1 if is_last else 0)

@@ -11,19 +11,27 @@ from engine.scheduler.capacity import CapacityScheduler, started_or_not
 from engine.scheduler.micro_batch import MicroBatchScheduler
 
 
-def waiting(request_id: int, *, prompt_len: int = 20, max_tokens: int = 10, position: int = 0) -> LlmRequest:
+def waiting(
+    request_id: int,
+    *,
+    prompt_len: int = 20,
+    max_tokens: int = 10,
+    position: int = 0,
+    draft_tokens: tuple[int, ...] = (),
+) -> LlmRequest:
     """A request whose prompt is computed up to ``position``."""
     prompt = tuple(range(prompt_len))
-    request = LlmRequest(RequestSpec(request_id, prompt, SamplingParams(max_tokens=max_tokens)))
+    params = SamplingParams(max_tokens=max_tokens)
+    request = LlmRequest(RequestSpec(request_id, prompt, params, draft_tokens=draft_tokens))
     request.context_current_position = position
     return request
 
 
 def running(
-    request_id: int, *, prompt_len: int = 20, max_tokens: int = 10, generated: int = 1, on_device: bool = True
+    request_id: int, *, prompt_len: int = 20, generated: int = 1, on_device: bool = True, **more: object
 ) -> LlmRequest:
     """A request that has generated; ``on_device``: its newest sample lies on the device."""
-    request = waiting(request_id, prompt_len=prompt_len, max_tokens=max_tokens, position=prompt_len)
+    request = waiting(request_id, prompt_len=prompt_len, position=prompt_len, **more)
     request.generated.extend([7] * generated)
     request.move_to(RequestState.GENERATION_IN_PROGRESS)
     if on_device:

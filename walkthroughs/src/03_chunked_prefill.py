@@ -130,7 +130,7 @@ print(f"right: {whole.text!r}\nwrong: {broken.text!r}, finish_reason {broken.fin
 # Nothing crashed. The later chunks overwrote the cache of the first and were rotated to the wrong angles; the request ended
 # normally, with another text. Nothing but a comparison tells the two apart.
 #
-# You have just seen three files: `engine/scheduler/micro_batch.py` (`chunk_rows`, the rule of the cut), `engine/inputs/pack.py`
+# You have just seen three files: `engine/scheduler/chunking.py` (`chunk_rows`, the rule of the cut), `engine/inputs/pack.py`
 # (positions) and `engine/decisions.py` (what may be swapped).
 #
 # **Exercises:** `ex03` chunk the prompt: `stepscope check ex03`.

@@ -2,19 +2,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.kv_cache.manager import KVCacheManager
 from engine.llm_request import RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import BudgetUse, Deferral, RowKind
-from engine.scheduler.micro_batch import MicroBatchScheduler, chunk_rows, in_row_order
+from engine.scheduler.capacity import CapacityScheduler
+from engine.scheduler.deferrals import QueueDeferrals
+from engine.scheduler.micro_batch import MicroBatchScheduler, in_row_order
 from tests.engine.live_requests import reasons, running, waiting
 
 BEHIND, REQUESTS = DeferralReason.BEHIND_BLOCKED_REQUEST, DeferralReason.REQUEST_BUDGET
 TOKENS, TRUNCATED = DeferralReason.TOKEN_BUDGET, DeferralReason.CHUNK_TRUNCATED
 
 
-def schedule(fitting, *, requests=8, tokens=64, chunking=None, unit=16, deferrals=()):
-    scheduler = MicroBatchScheduler(max_batch_size=requests, max_num_tokens=tokens, chunking=chunking, chunk_unit=unit)
-    return scheduler.schedule(fitting, deferrals)
+def schedule(fitting, *, requests=8, tokens=64, chunking=None, unit=16, draft_len=0, **more):
+    scheduler = MicroBatchScheduler(
+        max_batch_size=requests, max_num_tokens=tokens, chunking=chunking, chunk_unit=unit, draft_len=draft_len
+    )
+    return scheduler.schedule(fitting, **more)
 
 
 def rows(scheduled):
@@ -71,23 +76,6 @@ def test_running_work_is_paid_for_before_prompts():
     assert scheduled.deferrals == (Deferral(1, TOKENS, 63, 62),)
 
 
-@pytest.mark.parametrize(
-    ("start", "remaining", "left", "expected"),
-    [
-        (0, 20, 20, 20),  # a last chunk may end anywhere
-        (0, 20, 19, 16),
-        (0, 100, 63, 48),
-        (0, 100, 15, 0),
-        (13, 100, 3, 3),  # the end counts, not the size: position 16
-        (13, 100, 2, 0),
-        (13, 100, 34, 19),  # position 32
-        (16, 4, 0, 0),
-    ],
-)
-def test_a_truncated_chunk_ends_on_a_unit(start, remaining, left, expected):
-    assert chunk_rows(start, remaining, left, 16) == expected
-
-
 def test_what_the_rounding_leaves_over_may_finish_a_shorter_prompt():
     scheduled = schedule([waiting(1, prompt_len=100), waiting(2, prompt_len=4)], tokens=20, chunking="fcfs")
     assert rows(scheduled) == [(1, 0, 16), (2, 0, 4)]
@@ -98,6 +86,46 @@ def test_a_chunk_of_no_rows_is_a_deferral():
     scheduled = schedule([waiting(1, prompt_len=16), waiting(2, prompt_len=40)], tokens=30, chunking="fcfs")
     assert rows(scheduled) == [(1, 0, 16)]
     assert scheduled.deferrals == (Deferral(2, TOKENS, needed=40, available=14),)
+
+
+def test_equal_progress_shares_the_budget_and_says_how_far_each_got():
+    batch = [running(9), waiting(1, prompt_len=100), waiting(2, prompt_len=10), waiting(3, prompt_len=40)]
+    scheduled = schedule(batch, chunking="equal_progress")
+    assert rows(scheduled) == [(1, 0, 32), (3, 0, 16), (2, 0, 10), (9, 20, 1)]
+    assert scheduled.deferrals == (Deferral(1, TRUNCATED, 100, 32), Deferral(3, TRUNCATED, 40, 16))
+    nothing_left = schedule(batch, chunking="equal_progress", tokens=30)
+    assert rows(nothing_left) == [(1, 0, 16), (2, 0, 10), (9, 20, 1)]
+    assert nothing_left.deferrals == (Deferral(1, TRUNCATED, 100, 16), Deferral(3, TOKENS, 40, 3))
+
+
+def test_a_prompt_that_outgrew_the_budget_by_a_pause_is_cut_even_without_chunking():
+    paused = running(1, prompt_len=60, generated=9)
+    paused.pause()
+    scheduled = schedule([paused, waiting(2, prompt_len=2)])
+    assert rows(scheduled) == [(1, 0, 64)]
+    assert scheduled.deferrals == (Deferral(1, TRUNCATED, 69, 64), Deferral(2, BEHIND, 2, 0))
+    paused.context_current_position = 64
+    assert rows(schedule([paused, waiting(2, prompt_len=2)])) == [(1, 64, 5), (2, 0, 2)]
+
+
+def test_a_chunk_begins_behind_what_the_cache_is_going_to_give():
+    batch = [waiting(1, prompt_len=100), waiting(2, prompt_len=90), waiting(3, prompt_len=90, position=48)]
+    scheduled = schedule(batch, chunking="fcfs", reusable={1: 80, 3: 80})
+    assert rows(scheduled) == [(2, 0, 32), (1, 80, 20)]
+    assert [span.num_logit_rows for span in scheduled.spans] == [0, 1]
+    whole = schedule([batch[0], waiting(4, prompt_len=50)], reusable={1: 80})
+    assert rows(whole) == [(1, 80, 20)]
+    assert whole.deferrals == (Deferral(4, TOKENS, 50, 44),)
+
+
+def test_the_deferrals_of_a_long_queue_are_handed_on_unmade():
+    queue = tuple(waiting(i) for i in range(100))
+    kv = KVCacheManager(num_blocks=4, tokens_per_block=4, max_seq_len=64)
+    before = CapacityScheduler().schedule((), queue, kv, max_batch_size=4).deferrals
+    assert schedule([], deferrals=before).deferrals is before
+    more = schedule([running(201), waiting(200, prompt_len=64)], deferrals=before).deferrals
+    assert isinstance(more, QueueDeferrals)
+    assert more == (*before, Deferral(200, TOKENS, 64, 63))
 
 
 def test_a_full_batch_defers_the_rest_by_its_request_budget():
@@ -129,7 +157,50 @@ def test_row_order_keeps_the_order_inside_each_kind():
     assert [span.request_id for span in in_row_order(cut)] == [2, 4, 1, 3]
 
 
-generation = st.builds(dict, kind=st.just("generation"), on_device=st.booleans())
+def test_every_generation_runs_one_row_and_k_drafts_when_somebody_has_drafts():
+    batch = [running(1), running(2, draft_tokens=(5, 6, 7, 8, 9, 10)), running(3, on_device=False)]
+    scheduled = schedule(batch, draft_len=3)
+    assert scheduled.draft_len == 3
+    assert [(span.request_id, span.kind, span.num_rows, span.num_logit_rows) for span in scheduled.spans] == [
+        (3, RowKind.EXTEND, 4, 4),
+        (1, RowKind.EXTEND, 4, 4),
+        (2, RowKind.EXTEND, 4, 4),
+    ]
+    assert [span.draft_tokens for span in scheduled.spans] == [(0, 0, 0), (0, 0, 0), (6, 7, 8)]
+    assert scheduled.budget.num_tokens == scheduled.num_tokens == 12
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch": [running(1), running(2)]},
+        {"tokens": 7},  # two generations, four rows each
+        {"draft_len": 0},
+        {"can_draft": False},
+        {"requests": 1},  # a generation waits: it would wait longer for wider rows
+    ],
+)
+def test_a_step_runs_without_drafts_where_they_do_not_fit(changes):
+    options = {"batch": [running(1), running(2, draft_tokens=(5, 6, 7))], "draft_len": 3, **changes}
+    scheduled = schedule(options.pop("batch"), **options)
+    assert scheduled.draft_len == 0
+    assert all(span.kind is RowKind.GENERATION for span in scheduled.spans)
+    assert not scheduled.deferrals or options.get("requests") == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt_len", "tokens", "draft_len"), [(40, 20, 3), (40, 19, 0), (40, 16, 3), (4, 8, 3), (4, 7, 0)]
+)
+def test_drafts_never_take_the_rows_of_the_oldest_prompt(prompt_len, tokens, draft_len):
+    batch = [running(1, draft_tokens=(5, 6, 7)), waiting(2, prompt_len=prompt_len)]
+    scheduled = schedule(batch, tokens=tokens, chunking="fcfs", draft_len=3)
+    assert scheduled.draft_len == draft_len
+    assert len(scheduled.context_requests) == (tokens > 16 or prompt_len < 16)
+
+
+generation = st.builds(
+    dict, kind=st.just("generation"), on_device=st.booleans(), draft_tokens=st.sampled_from([(), (), (4, 5, 6)])
+)
 context = st.builds(dict, kind=st.just("context"), prompt_len=st.integers(1, 40), position=st.integers(0, 39))
 
 
@@ -138,7 +209,7 @@ def batches(draw):
     batch = []
     for i, item in enumerate(draw(st.lists(generation | context, max_size=8))):
         if item["kind"] == "generation":
-            batch.append(running(i, on_device=item["on_device"]))
+            batch.append(running(i, on_device=item["on_device"], draft_tokens=item["draft_tokens"]))
         else:
             position = min(item["position"], item["prompt_len"] - 1)
             batch.append(waiting(i, prompt_len=item["prompt_len"], position=position))
@@ -146,9 +217,16 @@ def batches(draw):
 
 
 @settings(deadline=None)
-@given(batches(), st.integers(1, 8), st.integers(1, 60), st.sampled_from([None, "fcfs"]), st.sampled_from([1, 4, 7]))
+@given(
+    batches(),
+    st.integers(1, 8),
+    st.integers(1, 60),
+    st.sampled_from([None, "fcfs", "equal_progress"]),
+    st.sampled_from([1, 4, 7]),
+)
 def test_budgets_hold_chunks_end_on_units_and_everyone_is_accounted_for(batch, requests, tokens, chunking, unit):
-    scheduled = schedule(batch, requests=requests, tokens=tokens, chunking=chunking, unit=unit)
+    scheduled = schedule(batch, requests=requests, tokens=tokens, chunking=chunking, unit=unit, draft_len=2)
+    assert {span.num_rows for span in scheduled.generation_requests} <= {1 + scheduled.draft_len}
     assert scheduled.num_tokens == scheduled.budget.num_tokens <= tokens
     assert scheduled.num_requests == scheduled.budget.num_requests <= requests
     for span in scheduled.context_requests:
@@ -157,8 +235,8 @@ def test_budgets_hold_chunks_end_on_units_and_everyone_is_accounted_for(batch, r
         assert span.end <= span.request.py_prompt_len
         assert (span.num_logit_rows == 1) == (span.end == span.request.py_prompt_len)
         if not span.num_logit_rows:
-            assert chunking is not None
-            assert span.end % unit == 0
+            assert chunking is not None or span.request.context_remaining_length > tokens
+            assert span.end % unit == 0 or unit > tokens
     ran = {span.request_id for span in scheduled.spans}
     why = reasons(scheduled.deferrals)
     cut = {span.request_id for span in scheduled.context_requests if not span.num_logit_rows}
@@ -189,10 +267,13 @@ def in_arrival_order(scheduled, batch):
 
 
 @settings(deadline=None)
-@given(batches(), st.integers(1, 8), st.sampled_from([1, 4, 7]))
-def test_the_oldest_prompt_always_gets_a_chunk_when_the_budget_is_as_the_config_demands(batch, requests, unit):
+@given(batches(), st.integers(1, 8), st.sampled_from(["fcfs", "equal_progress"]), st.sampled_from([1, 4, 7]))
+def test_the_oldest_prompt_always_gets_a_chunk_when_the_budget_is_as_the_config_demands(
+    batch, requests, chunking, unit
+):
     batch = batch[:requests]
-    scheduled = schedule(batch, requests=requests, tokens=requests + unit - 1, chunking="fcfs", unit=unit)
+    tokens = requests + unit - 1
+    scheduled = schedule(batch, requests=requests, tokens=tokens, chunking=chunking, unit=unit, draft_len=2)
     contexts = [request.request_id for request in batch if request.is_context]
     if contexts:
         assert contexts[0] in {span.request_id for span in scheduled.context_requests}

@@ -2,8 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.kv_cache.manager import KVCacheManager
 from engine.reasons import DeferralReason
 from engine.scheduled import BudgetUse, Deferral, ScheduledRequests
+from engine.scheduler.capacity import CapacityScheduler
+from engine.scheduler.deferrals import QueueDeferrals
 from engine.scheduler.micro_batch import MicroBatchScheduler
 from engine.scheduler.refit import refit
 from tests.engine.live_requests import reasons, running, waiting
@@ -12,9 +15,11 @@ TOKENS, TRUNCATED = DeferralReason.TOKEN_BUDGET, DeferralReason.CHUNK_TRUNCATED
 BLOCKED = Deferral(99, DeferralReason.NO_FREE_BLOCKS, 5, 1)
 
 
-def schedule(batch, *, tokens=64, chunking="fcfs", unit=16):
-    scheduler = MicroBatchScheduler(max_batch_size=8, max_num_tokens=tokens, chunking=chunking, chunk_unit=unit)
-    return scheduler.schedule(batch, [BLOCKED], 3)
+def schedule(batch, *, tokens=64, chunking="fcfs", unit=16, draft_len=0, **more):
+    scheduler = MicroBatchScheduler(
+        max_batch_size=8, max_num_tokens=tokens, chunking=chunking, chunk_unit=unit, draft_len=draft_len
+    )
+    return scheduler.schedule(batch, [BLOCKED], 3, **more)
 
 
 def again(scheduled, *, tokens=64, chunking="fcfs", unit=16):
@@ -97,6 +102,53 @@ def test_without_chunking_the_youngest_prompt_waits():
     assert refitted.deferrals == (BLOCKED, Deferral(2, TOKENS, needed=20, available=19))
 
 
+def test_a_credit_that_came_as_expected_changes_nothing():
+    request = waiting(1, prompt_len=100)
+    scheduled = schedule([request], reusable={1: 80})
+    assert rows(scheduled) == [(1, 80, 20, 1)]
+    request.context_current_position = 80
+    assert again(scheduled) is scheduled
+
+
+def test_a_prompt_whose_credit_did_not_come_gets_as_many_rows_from_its_start():
+    scheduled = schedule([waiting(1, prompt_len=100)], reusable={1: 80})
+    assert rows(again(scheduled)) == [(1, 0, 16, 0)]
+    scheduled = schedule([waiting(1, prompt_len=100)], reusable={1: 99})
+    assert rows(again(scheduled)) == [(1, 0, 16, 0)], "a unit at least"
+
+
+def test_without_chunking_a_prompt_whose_credit_did_not_come_runs_whole_or_waits():
+    batch = [waiting(1, prompt_len=40), waiting(2, prompt_len=30)]
+    scheduled = schedule(batch, chunking=None, reusable={1: 10, 2: 20})
+    assert rows(scheduled) == [(1, 10, 30, 1), (2, 20, 10, 1)]
+    refitted = again(scheduled, chunking=None)
+    assert rows(refitted) == [(1, 0, 40, 1)]
+    assert refitted.deferrals == (BLOCKED, Deferral(2, TOKENS, needed=30, available=24))
+
+
+def test_verify_rows_count_as_rows():
+    batch = [running(9, draft_tokens=(3, 4, 5)), waiting(1, prompt_len=40), waiting(2, prompt_len=20)]
+    scheduled = schedule(batch, draft_len=3)
+    assert scheduled.num_tokens == 64
+    assert again(scheduled) is scheduled
+    refitted = again(scheduled, tokens=63)
+    assert rows(refitted) == [(2, 0, 16, 0), (1, 0, 40, 1), (9, 20, 4, 4)]
+    assert refitted.budget.num_tokens == refitted.num_tokens == 60
+
+
+def test_who_waits_in_a_long_queue_is_not_looked_at():
+    queue = tuple(waiting(i) for i in range(100))
+    kv = KVCacheManager(num_blocks=4, tokens_per_block=4, max_seq_len=64)
+    behind = CapacityScheduler().schedule((), queue, kv, max_batch_size=4).deferrals
+    request = waiting(200, prompt_len=100)
+    scheduler = MicroBatchScheduler(max_batch_size=8, max_num_tokens=64, chunking="fcfs", chunk_unit=16)
+    scheduled = scheduler.schedule([request], behind)
+    request.context_current_position = 80
+    refitted = again(scheduled)
+    assert isinstance(refitted.deferrals, QueueDeferrals)
+    assert refitted.deferrals == behind, "cut short no more"
+
+
 def test_generations_over_the_budget_are_a_bug_of_ours():
     scheduled = schedule([running(1), running(2), waiting(3, prompt_len=3)])
     with pytest.raises(AssertionError, match="2 generations exceed the budget of 1 rows"):
@@ -110,12 +162,18 @@ def test_generations_over_the_budget_are_a_bug_of_ours():
     unit=st.sampled_from([1, 4, 7]),
     tokens=st.integers(12, 60),
     cut=st.integers(0, 50),
-    chunking=st.sampled_from([None, "fcfs"]),
+    chunking=st.sampled_from([None, "fcfs", "equal_progress"]),
+    expected=st.lists(st.integers(0, 59), min_size=6, max_size=6),
 )
-def test_whatever_was_found_in_the_cache_the_budget_holds(*, prompts, num_generations, unit, tokens, cut, chunking):
+def test_whatever_was_found_in_the_cache_the_budget_holds(
+    *, prompts, num_generations, unit, tokens, cut, chunking, expected
+):
     batch = [waiting(i, prompt_len=length) for i, (length, _) in enumerate(prompts)]
     batch += [running(100 + i) for i in range(num_generations)]
-    scheduled = schedule(batch, tokens=tokens, chunking=chunking, unit=unit)
+    reusable = {
+        i: min(credit, length - 1) for i, (credit, (length, _)) in enumerate(zip(expected, prompts, strict=False))
+    }
+    scheduled = schedule(batch, tokens=tokens, chunking=chunking, unit=unit, reusable=reusable)
     for request, (length, credit) in zip(batch, prompts, strict=False):
         request.context_current_position = min(credit, length - 1)
     budget = max(tokens - cut, num_generations + unit)
@@ -127,6 +185,8 @@ def test_whatever_was_found_in_the_cache_the_budget_holds(*, prompts, num_genera
         assert span.start == span.request.context_current_position
         assert span.num_rows >= 1
         assert span.end == span.request.py_prompt_len if span.num_logit_rows else span.end % unit == 0
+        if chunking is None and span.request.context_remaining_length <= budget:
+            assert span.num_logit_rows
     before = {span.request_id for span in scheduled.context_requests}
     after = {span.request_id for span in refitted.context_requests}
     why = reasons(refitted.deferrals)
