@@ -15,7 +15,8 @@
     |-- ProbeError                       an observer raised; carries its exception to the caller, unchanged
     |-- ReentryError                     an LLM was called while one of its steps was running
     |-- ClosedError                      the engine was closed
-    `-- TraceError (ValueError)          a trace file cannot be read
+    |-- TraceError (ValueError)          a trace file cannot be read
+    `-- ExerciseError (ValueError)       an exercise, a course or a submission is not as it must be
 
 A message says what was required, what was got, and the nearest thing to do. A refusal that is normal
 (no graph for this batch) is a value with a reason from ``engine.reasons``, never one of these.
@@ -95,3 +96,7 @@ class ClosedError(StepscopeError):
 
 class TraceError(StepscopeError, ValueError):
     """A trace file is missing, truncated, of another version or not a trace."""
+
+
+class ExerciseError(StepscopeError, ValueError):
+    """An exercise, a course file or a submission cannot be used as it is; the message says what it lacks."""

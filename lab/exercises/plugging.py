@@ -1,0 +1,72 @@
+"""Plug a learner's function into a live engine, through the exercise's adapter.
+
+An adapter turns the function into one of the engine's ``Decisions``, and a case into a workload of the tiny model. The
+walkthroughs and the stepper then run on the learner's own code. A wrong function does the harm that it would do.
+
+Does not: import torch before an engine is wanted; whoever only checks never loads it.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.decisions import Decisions
+from engine.errors import ExerciseError
+from lab.exercises.catalogue import load, rule_of
+from lab.exercises.exercise import Case, Exercise
+
+if TYPE_CHECKING:
+    from lab.exercises.workload import Workload
+
+_SESSION: Final = "lab.session"
+_LLM: Final = "engine.llm"
+_SHOW: Final = "lab.widgets.show"
+
+
+def plug(name: str, function: Callable[..., Any], *, rule: str | None = None) -> Decisions:
+    """Return the engine's decisions with the learner's function in place: ``LLM("tiny", decisions=plug(...))``.
+
+    Raises: ExerciseError when the exercise has no adapter.
+    """
+    exercise = load(name)
+    return _adapter(exercise).decisions(function, rule_of(exercise, rule))
+
+
+def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Case | None, *, rule: str) -> object:
+    """Run the case on a tiny engine that decides as the function does, and show its steps.
+
+    What the engine or its guards make of a wrong decision is shown beside the steps before it. Raises: ExerciseError.
+    """
+    adapter = _adapter(exercise)
+    if function is None:
+        message = "a report of a file has no function to plug in; check the function in a notebook cell, then open()"
+        raise ExerciseError(message)
+    workload: Workload = adapter.workload(case)
+    llm_class: Any = importlib.import_module(_LLM).LLM
+    session_class: Any = importlib.import_module(_SESSION).Session
+    with llm_class("tiny", workload.config, decisions=adapter.decisions(function, rule)) as llm:
+        session = session_class(llm, prompts=list(workload.prompts), params=workload.params)
+        failure = _run(session)
+        trace = session.trace
+        session.close()
+    if failure is not None and not len(trace.steps):
+        message = f"the engine stopped before its first step was over: {failure}"
+        raise ExerciseError(message)
+    return importlib.import_module(_SHOW).show(trace)
+
+
+def _run(session: Any) -> Exception | None:
+    """Step to the end, or to the error that the decision led to, which is returned."""
+    try:
+        session.run()
+    except Exception as error:
+        return error
+    return None
+
+
+def _adapter(exercise: Exercise) -> Any:
+    if not exercise.has_adapter:
+        with_one = "only some functions decide something in the engine as it is"
+        message = f"{exercise.id} cannot be plugged into the engine: {with_one}"
+        raise ExerciseError(message)
+    return importlib.import_module(f"lab.exercises.{exercise.folder.name}.adapter")

@@ -1,0 +1,43 @@
+"""A learner's function decides in a live engine."""
+
+import pytest
+
+from engine.errors import ExerciseError
+from lab.exercises import check, plug
+from lab.exercises.catalogue import exercise_names, load
+from lab.exercises.plugging import open_case
+
+ADAPTED = [name for name in exercise_names() if load(name).has_adapter]
+
+
+def _right(sizes, batch):
+    return min((s for s in sizes if s >= batch), default=None)
+
+
+def test_the_engine_pads_as_the_learners_function_says():
+    asked = []
+
+    def mine(sizes, batch):
+        asked.append(batch)
+        return _right(sizes, batch)
+
+    num_padding = plug("ex16", mine).num_padding_requests
+    options = {"num_contexts": 0, "buckets": (2, 4), "enabled": True, "dummy_available": True, "draft_len": 0}
+    assert num_padding(num_requests=3, **options) == 1
+    assert num_padding(num_requests=9, **options) == 0
+    assert asked == [3, 9]
+
+
+def test_a_counterexample_opens_as_steps_of_a_real_engine(monkeypatch, capsys):
+    monkeypatch.setenv("LAB_STATIC", "1")
+    check("ex16", _right, rule="b").open({"sizes": [1, 4], "batch": 3})
+    assert "Step 0" in capsys.readouterr().out
+
+
+def test_what_cannot_be_plugged_in_is_said():
+    with pytest.raises(ExerciseError, match="has no function to plug in"):
+        open_case(load("ex16"), None, None, rule="a")
+    without = next((name for name in exercise_names() if name not in ADAPTED), None)
+    if without is not None:
+        with pytest.raises(ExerciseError, match="cannot be plugged into the engine"):
+            plug(without, _right)
