@@ -220,9 +220,6 @@ class EngineConfig:
             message = f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {shown(self.device)}"
             raise ConfigError(message)
         _require_flags(self, "overlap", "torch_compile")
-        if self.overlap:
-            message = f"EngineConfig.overlap must be False (not built yet), got {shown(self.overlap)}"
-            raise ConfigError(message)
         self._check_groups()
 
     def _check_groups(self) -> None:

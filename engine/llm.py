@@ -7,6 +7,7 @@ Does not: schedule, batch or sample. One thread.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.decisions import Decisions
 from engine.device import resolve_device
 from engine.errors import ClosedError, ConfigError, RequestError
+from engine.executor.samples import DeviceSampleSource
 from engine.fields import integer, shown
 from engine.footprint import naming_lack_of_memory
 from engine.interrupts import uninterrupted
@@ -24,11 +26,12 @@ from engine.models.registry import LoadedModel, load_model
 from engine.models.tokenizer import Tokenizer
 from engine.probe import Probe
 from engine.prompts import Prompt, listed_ids, pair
-from engine.py_executor import FinishedRequest, PyExecutor, Schedulers
+from engine.py_executor import ExecutorParts, FinishedRequest, PyExecutor, Schedulers
 from engine.runners.interface import WarmupReport
 from engine.sampling.stopping import StopChecker
 from engine.scheduler.capacity import CapacityScheduler
 from engine.scheduler.micro_batch import MicroBatchScheduler
+from engine.scheduler.refit import refit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,12 +102,15 @@ class LLM:
             is_chunked=scheduler.chunking is not None,
         )
         self._executor = PyExecutor(
-            model_engine=self._model_engine,
-            resources=self._resources,
-            schedulers=_schedulers(self.config),
-            sampler=parts.sampler,
-            stream=parts.stream,
-            engine_seed=self.config.seed,
+            ExecutorParts(
+                model_engine=self._model_engine,
+                resources=self._resources,
+                schedulers=make_schedulers(self.config),
+                samples=DeviceSampleSource(parts.sampler, parts.stream, self.device_spec, engine_seed=self.config.seed),
+                eos_token_ids=self.loaded.tokenizer.eos_token_ids,
+                vocab_size=self.loaded.config.vocab_size,
+                overlap=self.config.overlap,
+            )
         )
         self._probe: Probe | None = None
         self._next_id = 0
@@ -233,7 +239,7 @@ class LLM:
             request_id = self._enqueue(validated, box)
             while not box:
                 self._advance()
-                text = box[request_id].text if box else validated.stop_checker.text
+                text = box[request_id].text if box else self._executor.text_so_far(request_id)
                 if len(text) > shown:
                     yield text[shown:]
                     shown = len(text)
@@ -319,7 +325,8 @@ class _Validated:
     max_new_tokens: int
 
 
-def _schedulers(config: EngineConfig) -> Schedulers:
+def make_schedulers(config: EngineConfig) -> Schedulers:
+    """Make the three scheduling decisions from their settings."""
     scheduler = config.scheduler
     micro_batch = MicroBatchScheduler(
         max_batch_size=scheduler.max_batch_size,
@@ -327,7 +334,10 @@ def _schedulers(config: EngineConfig) -> Schedulers:
         chunking=scheduler.chunking,
         chunk_unit=config.chunk_unit,
     )
-    return Schedulers(CapacityScheduler(scheduler.capacity_policy), micro_batch)
+    fit = functools.partial(
+        refit, max_num_tokens=scheduler.max_num_tokens, chunk_unit=config.chunk_unit, chunking=scheduler.chunking
+    )
+    return Schedulers(CapacityScheduler(scheduler.capacity_policy), micro_batch, fit)
 
 
 def _output(finished: FinishedRequest) -> RequestOutput:
@@ -340,5 +350,6 @@ def _output(finished: FinishedRequest) -> RequestOutput:
         text=finished.text,
         finish_reason=request.finish_reason,
         error=request.error,
+        cached_tokens=request.cached_tokens or 0,
         logprobs=finished.logprobs if request.spec.params.logprobs is not None else None,
     )

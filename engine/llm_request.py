@@ -143,7 +143,7 @@ class LlmRequest:
         self.num_in_flight = 0  # samples on the device that the host has not read
         self.py_prompt_len = len(spec.prompt_token_ids)  # after a pause, what was generated counts too
         self.context_current_position = 0  # prompt tokens whose KV is computed (or reused)
-        self.cached_tokens = 0  # prompt tokens found in the cache when the request was first let in
+        self.cached_tokens: int | None = None  # prompt tokens found in the cache when it was first let in
         self.state = RequestState.CONTEXT_INIT
         self.py_seq_slot: int | None = None  # stable until the request ends or is paused
         self.py_batch_idx: int | None = None  # slot where its previous sample lies on the device; None: no sample yet

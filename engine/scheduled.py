@@ -10,6 +10,7 @@ Does not: decide who runs (``scheduler/``) or own blocks (``kv_cache/``).
 import dataclasses
 import enum
 from collections.abc import Sequence
+from typing import overload
 
 from engine.llm_request import LlmRequest
 from engine.reasons import DeferralReason
@@ -72,6 +73,45 @@ def verify_span(request: LlmRequest, draft_len: int) -> Span:
     return Span(request, RowKind.EXTEND, request.num_tokens - 1 + request.num_in_flight, rows, rows, 1, drafts)
 
 
+class SteadySpans(Sequence[Span]):
+    """The generation spans of a batch that repeats, made when somebody looks: most steps nobody does.
+
+    They are those of an earlier step, whose starts are given, each moved on by ``advance`` tokens.
+    """
+
+    __slots__ = ("_advance", "_starts", "requests")
+
+    def __init__(self, requests: tuple[LlmRequest, ...], starts: tuple[int, ...], advance: int) -> None:
+        """Hold the batch; what the requests do later changes nothing here."""
+        self.requests = requests
+        self._starts = starts
+        self._advance = advance
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
+        """Make one span, or some."""
+        if isinstance(index, slice):
+            return tuple([self[at] for at in range(*index.indices(len(self)))])
+        return Span(self.requests[index], RowKind.GENERATION, self._starts[index] + self._advance, 1, 1)
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.requests)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as the tuple of spans that it stands for."""
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Hash as the tuple."""
+        return hash(tuple(self))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deferral:
     """A live request that got nothing, or less than it could use, with the numbers behind the reason."""
@@ -103,7 +143,7 @@ class ScheduledRequests:
     """
 
     context_requests: tuple[Span, ...]
-    generation_requests: tuple[Span, ...]
+    generation_requests: Sequence[Span]
     paused_requests: tuple[LlmRequest, ...]
     deferrals: Sequence[Deferral]
     budget: BudgetUse
@@ -112,12 +152,26 @@ class ScheduledRequests:
     @property
     def spans(self) -> tuple[Span, ...]:
         """Every span in row order."""
-        return self.context_requests + self.generation_requests
+        return (*self.context_requests, *self.generation_requests)
+
+    @property
+    def generating(self) -> tuple[LlmRequest, ...]:
+        """The requests of the generation rows, in row order; the same tuple while a batch repeats."""
+        rows = self.generation_requests
+        return rows.requests if isinstance(rows, SteadySpans) else tuple([span.request for span in rows])
+
+    @property
+    def sampled_requests(self) -> tuple[LlmRequest, ...]:
+        """The requests that get a sample from this step, in the order of their logit rows."""
+        if not self.context_requests:
+            return self.generating
+        return (*[span.request for span in self.context_requests if span.num_logit_rows], *self.generating)
 
     @property
     def num_tokens(self) -> int:
         """Rows of the step, before padding."""
-        return sum(span.num_rows for span in self.spans)
+        contexts, generations = self.context_requests, self.generation_requests
+        return sum([span.num_rows for span in contexts]) + len(generations) * (1 + self.draft_len)
 
     @property
     def num_requests(self) -> int:
@@ -135,7 +189,7 @@ class PaddedBatch:
     """
 
     scheduled: ScheduledRequests
-    spans: tuple[Span, ...]
+    spans: Sequence[Span]
     num_padding: int = 0
     promoted_request_ids: tuple[int, ...] = ()
 

@@ -48,6 +48,18 @@ class Detokenizer:
             self._pieces.append(piece)
         return piece
 
+    def push_all(self, token_ids: Sequence[int]) -> str:
+        """Take the next ids, at the cost of one, and give the text that became certain."""
+        data = b"".join([self._token_bytes[token_id] for token_id in token_ids])
+        self._ids.extend(token_ids)
+        if self._is_at_start and data:
+            data = data.removeprefix(b" ")
+            self._is_at_start = False
+        piece = self._decoder.decode(data)
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
     def finish(self) -> str:
         """Give what was held back, as U+FFFD; call it once, after the last id. Then ``text`` is the whole text."""
         piece = self._decoder.decode(b"", final=True)

@@ -220,7 +220,7 @@ class DecoderRunner(ScheduledModelRunner):
         return dummies.pad(
             batch,
             num_padding,
-            spans=promoted + batch.generation_requests if promoted else None,
+            spans=(*promoted, *batch.generation_requests) if promoted else None,
             promoted_request_ids=tuple([span.request_id for span in promoted]),
         )
 
@@ -335,7 +335,7 @@ class DecoderRunner(ScheduledModelRunner):
 
 def unpadded(batch: ScheduledRequests) -> PaddedBatch:
     """Take the scheduler's batch as it is."""
-    return PaddedBatch(batch, batch.spans)
+    return PaddedBatch(batch, batch.spans if batch.context_requests else batch.generation_requests)
 
 
 def sample_mode(batch: PaddedBatch) -> SampleMode:

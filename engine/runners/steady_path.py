@@ -68,7 +68,7 @@ class SteadyPath:
             is_warmup=is_dummy,
             has_previous_sample=inputs.new_tensors_device is not None,
             num_contexts=len(batch.context_requests),
-            requests=tuple([span.request for span in batch.generation_requests]) if is_candidate else (),
+            requests=batch.generating if is_candidate else (),
             changed=None if held is None else kv_cache.changed_since(held[0].table_version),
         )
         self.refusal = self._decisions.why_not_use_steady(None if held is None else held[0], facts)

@@ -27,6 +27,10 @@ class Detokenizer(Protocol):
         """Return the text that this id adds, possibly none."""
         ...
 
+    def push_all(self, token_ids: Sequence[int]) -> str:
+        """Return the text that these ids add, possibly none."""
+        ...
+
     def finish(self) -> str:
         """Return what half a character at the end becomes; called once, after the last id."""
         ...
@@ -73,8 +77,9 @@ def longest_open_tail(text: str, stop: str) -> int:
 class StopChecker:
     """The end conditions of one request and the text it may show; one writer, its request's executor.
 
-    Order: ``push`` once per generated token, in order, until it returns a finish reason; ``end`` instead when the
-    request ends for another reason (abort, error). State is bounded by the longest stop string plus the text itself.
+    Order: ``push`` once per generated token, in order, until it returns a finish reason, or ``skip`` for stretches that
+    are known to end nothing; ``end`` when the request ends for another reason (abort, error).
+    State is bounded by the longest stop string plus the text itself.
     """
 
     def __init__(
@@ -106,6 +111,16 @@ class StopChecker:
         return self._pieces[0] if self._pieces else ""
 
     @property
+    def stop_ids(self) -> frozenset[int]:
+        """Ids that end the request."""
+        return self._stop_ids
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the text can end the request, so that every token has to be looked at when it comes."""
+        return bool(self._stops)
+
+    @property
     def held_text(self) -> str:
         """Text that may turn out to begin a stop string, so it is not shown yet."""
         return self._held
@@ -129,6 +144,15 @@ class StopChecker:
         if piece:
             self._pieces.append(piece)
         return StopVerdict(None, piece)
+
+    def skip(self, token_ids: Sequence[int]) -> None:
+        """Take tokens that end nothing: none is a stop id or the last one, and no stop string is looked for."""
+        assert not self._has_ended, "tokens after the end"
+        assert not self._stops, "the text of these tokens has to be looked at"
+        assert self._stop_ids.isdisjoint(token_ids), "a stop id ends the request"
+        self.num_generated += len(token_ids)
+        if piece := self._detokenizer.push_all(token_ids):
+            self._pieces.append(piece)
 
     def end(self) -> str:
         """Give out what was held back, because the request ends without a verdict; "" after one."""

@@ -43,8 +43,8 @@ class StepAudit:
         """Remember where everything lies now, after warm-up."""
         self._llm: Any = llm
         self._outputs = outputs
-        self._new_tokens: torch.Tensor = self._llm._executor._samples.new_tokens[0, :, 0]
-        self._stream = self._llm._executor._stream
+        self._new_tokens: torch.Tensor = self._llm._executor._samples.previous.new_tokens[0, :, 0]
+        self._stream = self._llm._executor._samples.stream
         self._kv_cache = self._llm._resources.kv_cache
         self._addresses = self._frozen_addresses()
         self._padded: PaddedBatch | None = None

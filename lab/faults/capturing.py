@@ -8,15 +8,17 @@ import dataclasses
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from engine.cuda_graphs import tape
 from engine.cuda_graphs.key import KeyType
 from engine.cuda_graphs.runner import CUDAGraphRunner, GraphInputs
+from engine.executor.samples import DeviceSampleSource
 from engine.inputs.prepare import attention_step
 from engine.inputs.records import PreparedInputs
 from engine.llm import LLM
-from engine.py_executor import PyExecutor, SampledTokens
+from engine.py_executor import PyExecutor
 from lab.faults.fault import FOUR, Fault, Workload, part, small_config, swapped
 
 
@@ -28,21 +30,29 @@ def _grow_table(llm: LLM) -> None:
     old.zero_()
 
 
-def _reading_after_another_replay() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _reading_after_another_replay() -> Generator[None]:
     """Take the host's tokens from a graph's logits after a second graph has replayed."""
-    read = part(PyExecutor, "_read_samples")
+    read, follow = part(PyExecutor, "_read_samples"), part(DeviceSampleSource, "follow")
 
-    def read_late(self: Any, scheduled: Any, outputs: Any) -> SampledTokens:
-        sampled: SampledTokens = read(self, scheduled, outputs)
+    def keep_outputs(self: Any, scheduled: Any, outputs: Any) -> Any:
+        pending = follow(self, scheduled, outputs)
+        pending.outputs = outputs
+        return pending
+
+    def read_late(self: Any, step: Any) -> np.ndarray:
+        tokens, outputs = read(self, step), step.samples.outputs
         if outputs.event.key is None:
-            return sampled
+            return tokens
         _replay_another(self._engine._runner, self._resources, outputs.event.key)
-        self._stream.synchronize()
-        tokens = outputs.logits.tensor.argmax(1).tolist()
-        pairs = zip(sampled.token_ids, tokens, strict=False)
-        return SampledTokens(tuple((request_id, token) for (request_id, _), token in pairs), sampled.logprobs)
+        self._samples.synchronize()
+        late = tokens.copy()
+        slots = [request.py_seq_slot for request in step.scheduled.sampled_requests]
+        late[0, slots] = outputs.logits.tensor.argmax(1)[: len(slots)].cpu().numpy()
+        return late
 
-    return swapped(PyExecutor, "_read_samples", read_late)
+    with swapped(DeviceSampleSource, "follow", keep_outputs), swapped(PyExecutor, "_read_samples", read_late):
+        yield
 
 
 def _replay_another(runner: Any, resources: Any, key_text: str) -> None:

@@ -86,7 +86,6 @@ def test_configs_are_frozen_keyword_only_records_with_working_defaults(kind):
         (EngineConfig, "device", "gpu", "must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'gpu'"),
         (EngineConfig, "device", "cuda:one", "must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'cuda:one'"),
         (EngineConfig, "device", 0, "must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 0"),
-        (EngineConfig, "overlap", True, "must be False (not built yet), got True"),
         (EngineConfig, "torch_compile", "yes", "must be True or False, got 'yes'"),
         (EngineConfig, "overlap", 0, "must be True or False, got 0"),
         (EngineConfig, "scheduler", {"max_batch_size": 4}, "must be a SchedulerConfig, got {'max_batch_size': 4}"),

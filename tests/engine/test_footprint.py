@@ -38,7 +38,7 @@ def test_no_part_is_estimated_below_what_the_engine_allocates(config):
         estimate = parts(config, num_blocks=storage.num_blocks)
         pool = num_bytes(storage.tensors())
         assert pool <= estimate["the KV pool"].num_bytes <= 1.05 * pool
-        sampling = num_bytes(llm._executor._sampler.tensors())
+        sampling = num_bytes(llm._executor._samples._sampler.tensors())
         assert sampling <= estimate["sampling"].num_bytes
         metadata = [parts_of.eager_metadata, *parts_of.key_metadata.values()]
         apart = ("kv_blocks", "scratch")

@@ -155,7 +155,7 @@ def test_a_step_whose_undoing_was_cut_off_is_undone_before_the_next(monkeypatch,
         def raises():
             raise fault
 
-        llm.set_probe(At(Stage.SAMPLED, llm.num_steps + 6, raises))
+        llm.set_probe(At(Stage.RAN, llm.num_steps + 6, raises))
         llm.submit("abc", params)
         outputs, real = [], llm._executor._roll_back
         while llm.has_unfinished:
@@ -164,7 +164,7 @@ def test_a_step_whose_undoing_was_cut_off_is_undone_before_the_next(monkeypatch,
                     patch.setattr(llm._executor, "_roll_back", interrupt)  # the second Ctrl-C, before it began
                     outputs += llm.step()
             except (KeyboardInterrupt, RuntimeError):
-                assert llm._executor._open is not None
+                assert not llm._executor._open[-1].is_launched
                 assert llm._executor._roll_back == real
                 outputs += llm.step()
                 llm.check()
@@ -205,7 +205,7 @@ def test_a_late_device_loses_no_action_to_a_signal(action):
     config = EngineConfig(device="cpu", max_seq_len=64, kv_cache=KVCacheConfig(tokens_per_block=4))
     with LLM("tiny", config, stream_lag=3) as llm:
         expected = [out.token_ids for out in llm.generate(["abc", "de"], params)]
-        stream, counter = llm._executor._stream, itertools.count()
+        stream, counter = llm._executor._samples.stream, itertools.count()
         launch = stream.launch
 
         def signalled(fn):

@@ -1,5 +1,6 @@
 """The step loop: a step commits or leaves no trace, whatever is thrown at it."""
 
+import dataclasses
 import signal
 
 import pytest
@@ -52,8 +53,9 @@ def run_through(llm, error_type):
 
 @pytest.mark.parametrize("stage", [s for s in Stage if s is not Stage.COMMITTED])
 @pytest.mark.parametrize("step", [0, 1, 5])
-def test_an_interrupt_at_any_stage_leaves_every_request_runnable(expected, stage, step):
-    with LLM("tiny", CONFIG) as llm:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_interrupt_at_any_stage_leaves_every_request_runnable(expected, stage, step, overlap):
+    with LLM("tiny", dataclasses.replace(CONFIG, overlap=overlap)) as llm:
         llm.set_probe(Bomb(stage, step, KeyboardInterrupt()))
         outputs, raised = run_through(llm, KeyboardInterrupt)
     assert raised == 1
@@ -61,8 +63,9 @@ def test_an_interrupt_at_any_stage_leaves_every_request_runnable(expected, stage
 
 
 @pytest.mark.parametrize("stage", [Stage.SCHEDULED, Stage.PACKED, Stage.RAN, Stage.SAMPLED])
-def test_an_exception_of_a_probe_reaches_the_caller_unchanged_and_changes_no_result(expected, stage):
-    with LLM("tiny", CONFIG) as llm:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_exception_of_a_probe_reaches_the_caller_unchanged_and_changes_no_result(expected, stage, overlap):
+    with LLM("tiny", dataclasses.replace(CONFIG, overlap=overlap)) as llm:
         llm.set_probe(Bomb(stage, 3, ZeroDivisionError("of the probe")))
         outputs, raised = run_through(llm, ZeroDivisionError)
     assert raised == 1
@@ -93,6 +96,32 @@ def test_a_failing_step_ends_only_its_own_requests(expected):
         assert (failed.request_id, failed.finish_reason) == (first, "error")
         assert failed.error == "RuntimeError: device on fire"
         assert len(failed.token_ids) == 1
+        llm.check()
+        outputs, _raised = run_through(llm, ())
+    assert [out.token_ids for out in outputs] == expected
+
+
+@pytest.mark.parametrize("at", ["forward", "read"])
+def test_a_failing_step_with_another_one_open_ends_only_its_own_requests(expected, at):
+    with LLM("tiny", dataclasses.replace(CONFIG, overlap=True)) as llm:
+        first = llm.submit(PROMPTS[0], SamplingParams(max_tokens=12))
+        llm.step()
+        llm.step()
+        message = "device on fire"
+
+        def fail(*args, **kwargs):
+            setattr(*restore)
+            raise RuntimeError(message)
+
+        owner, name = (llm._model_engine, "forward") if at == "forward" else (llm._executor, "_read_samples")
+        restore = (owner, name, getattr(owner, name))
+        setattr(owner, name, fail)
+        outputs = []
+        while not outputs:
+            outputs = llm.step()
+        (failed,) = outputs
+        assert (failed.request_id, failed.finish_reason) == (first, "error")
+        assert failed.error == "RuntimeError: device on fire"
         llm.check()
         outputs, _raised = run_through(llm, ())
     assert [out.token_ids for out in outputs] == expected

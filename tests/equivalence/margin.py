@@ -32,8 +32,14 @@ class PathCounter:
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
+        self._num_open = 0  # steps that were scheduled and are not final
 
     def emit(self, stage: Stage, step: int, value: object) -> None:
+        if stage is Stage.SCHEDULED:
+            self.counts["overlapped"] += self._num_open > 0
+            self._num_open += 1
+        elif stage is Stage.COMMITTED:
+            self._num_open -= 1
         if isinstance(value, ScheduledRequests):
             self.counts["unfinished_chunk"] += any(not span.num_logit_rows for span in value.context_requests)
             self.counts["mixed"] += bool(value.context_requests and value.generation_requests)

@@ -24,6 +24,7 @@ class Row:
     padding: bool
     budget: int | None
     prefill: tuple[int, ...] = ()
+    overlap: bool = False
 
     def config(self, device: str, dtype: str = "float32", max_seq_len: int = 128) -> EngineConfig:
         return EngineConfig(
@@ -31,6 +32,7 @@ class Row:
             dtype=dtype,
             max_seq_len=max_seq_len,
             attention_backend=self.backend,
+            overlap=self.overlap,
             scheduler=SchedulerConfig(
                 max_batch_size=8, max_num_tokens=self.budget or 512, chunking=None if self.budget is None else "fcfs"
             ),
@@ -44,13 +46,15 @@ class Row:
 
     def __str__(self) -> str:
         prefill = f"-prefill={','.join(map(str, self.prefill))}" if self.prefill else ""
-        return f"graphs={self.graphs}-{self.backend}-padding={self.padding}-budget={self.budget}{prefill}"
+        features = prefill + "-overlap" * self.overlap
+        return f"graphs={self.graphs}-{self.backend}-padding={self.padding}-budget={self.budget}{features}"
 
 
 PLAINEST = Row(graphs=False, backend="vanilla", padding=False, budget=None)
 FULL_PRODUCT = [
     Row(*values) for values in itertools.product((False, True), ("vanilla", "native"), (False, True), (None, 64, 24))
 ]
+OVERLAP_ROWS = [dataclasses.replace(row, overlap=True) for row in FULL_PRODUCT]
 # Chains that take every step with prompts, and chains that only take the smaller ones.
 PREFILL_ROWS = [
     Row(graphs=True, backend=backend, padding=True, budget=budget, prefill=prefill)
@@ -91,6 +95,7 @@ def assert_row(llm: LLM, row: Row, cases: list[Case]) -> PathCounter:
     )
     has_one_token_prompt = any(len(case.prompt_ids) == 1 for case in cases)
     assert bool(counts["promoted"]) == (row.graphs and has_one_token_prompt), "it runs alone, as a decode row"
+    assert bool(counts["overlapped"]) == row.overlap
     num_steps = counts["eager"] + counts["prefill_replay"] + counter.num_replays
     assert counts["steady"] > 0.4 * num_steps, "most decode steps follow an equal one"
     return counter

@@ -4,7 +4,7 @@ import pytest
 
 from engine import LLM
 from tests.equivalence.margin import TOLERANCE
-from tests.equivalence.table import FULL_PRODUCT, PREFILL_ROWS, assert_row, tiny_cases
+from tests.equivalence.table import FULL_PRODUCT, OVERLAP_ROWS, PREFILL_ROWS, assert_row, tiny_cases
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def test_the_reference_is_worth_comparing(cases):
     assert all(len(set(case.greedy_ids)) > 3 for case in cases)
 
 
-@pytest.mark.parametrize("row", FULL_PRODUCT + PREFILL_ROWS, ids=str)
+@pytest.mark.parametrize("row", FULL_PRODUCT + PREFILL_ROWS + OVERLAP_ROWS, ids=str)
 def test_every_combination_gives_the_tokens_of_the_plainest_path(cases, row):
     with LLM("tiny", row.config("cpu")) as llm:
         assert_row(llm, row, cases)

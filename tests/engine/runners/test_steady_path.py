@@ -102,7 +102,7 @@ def test_a_padded_step_leaves_no_record():
     assert set(written.refusals) == {SteadyRefusal.NOTHING_RECORDED}
 
 
-@pytest.mark.parametrize("stage", [Stage.PACKED, Stage.COPIED, Stage.METADATA, Stage.RAN, Stage.SAMPLED])
+@pytest.mark.parametrize("stage", [Stage.PACKED, Stage.COPIED, Stage.METADATA, Stage.RAN])
 def test_a_step_that_is_undone_is_not_derived_from(stage):
     params = SamplingParams(max_tokens=12, ignore_eos=True)
     with LLM("tiny", config()) as llm:

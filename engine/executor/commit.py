@@ -1,0 +1,140 @@
+"""What a step does to its requests: forward when it is launched, final when its samples were read, back when undone.
+
+``advance`` runs when the device has got the step: cursors move, and each request expects one token more. ``take_row``
+runs when the token is there. ``undo`` is for a step that was never launched.
+
+Does not: talk to the device or to managers (``py_executor.py`` does). Torch-free.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from engine.executor.decode_batch import DecodeBatch
+from engine.executor.live import LiveRequest, LogProbs
+from engine.executor.records import SampledTokens
+from engine.executor.samples import PendingSamples
+from engine.llm_request import LlmRequest, RequestState
+from engine.resources import Reservation
+from engine.scheduled import ScheduledRequests
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class OpenStep:
+    """A step between its reservation and its commit.
+
+    to_reserve: the spans that may need blocks. batch: the repeating batch it is a step of. reservation, samples: None
+    until the step got there.
+    """
+
+    number: int
+    scheduled: ScheduledRequests
+    to_reserve: ScheduledRequests
+    batch: DecodeBatch | None = None
+    reservation: Reservation | None = None
+    samples: PendingSamples | None = None
+    is_launched: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class CommitLog:
+    """What a commit did. ended: requests that end now, and why. new_text: (request id, text that became showable)."""
+
+    ended: list[tuple[LiveRequest, str]] = dataclasses.field(default_factory=list[tuple[LiveRequest, str]])
+    new_text: list[tuple[int, str]] = dataclasses.field(default_factory=list[tuple[int, str]])
+
+
+def advance(step: OpenStep) -> None:
+    """Move the requests of a launched step to where they will stand once it has run."""
+    for span in step.scheduled.context_requests:
+        span.request.context_current_position = span.end
+        if span.num_logit_rows:
+            _expect_token(span.request)
+    if step.batch is None:
+        for request in step.scheduled.generating:
+            _expect_token(request)
+            if step.scheduled.draft_len:  # its newest sample is not the first of its slot: the host hands it on
+                request.py_batch_idx = None
+    elif step.batch.can_repeat:
+        for request in step.batch.requests:
+            request.num_in_flight += 1
+    else:
+        for request in step.batch.requests:
+            _expect_token(request)
+    step.is_launched = True
+
+
+def _expect_token(request: LlmRequest) -> None:
+    request.num_in_flight += 1
+    request.py_batch_idx = request.py_seq_slot
+    is_last = request.num_generated + request.num_in_flight >= request.max_new_tokens
+    state = RequestState.GENERATION_TO_COMPLETE if is_last else RequestState.GENERATION_IN_PROGRESS
+    if request.state is not state:
+        request.move_to(state)
+
+
+def undo(step: OpenStep, live: Mapping[int, LiveRequest]) -> Reservation:
+    """Put the requests of a step that was not launched back; return what its managers have to take back.
+
+    Its samples may lie in the slots already, so its rows take host tokens next time.
+    """
+    for span in step.scheduled.spans:
+        span.request.py_batch_idx = None
+    reservation = step.reservation or Reservation()
+    for request_id, _tokens in reservation.credits:
+        live[request_id].request.context_current_position = 0
+    blocks = tuple([(request_id, added) for request_id, added in reservation.new_blocks if request_id in live])
+    return dataclasses.replace(reservation, new_blocks=blocks)
+
+
+def take_samples(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest]) -> CommitLog:
+    """Give every request of the step its tokens. Shapes: tokens [1 + K, A], by slot."""
+    assert step.samples is not None
+    log, logprobs, accepted = CommitLog(), step.samples.logprobs(), step.samples.num_accepted()
+    for request in step.scheduled.sampled_requests:
+        owner = live.get(request.request_id)
+        if owner is not None and owner.request is request:  # else it ended in the step before, and this is its waste
+            request.num_in_flight -= 1
+            run = sampled_run(step, request, tokens, accepted)
+            take_row(owner, run, log, [values for request_id, values in logprobs if request_id == request.request_id])
+    return log
+
+
+def sampled_run(step: OpenStep, request: LlmRequest, tokens: np.ndarray, accepted: np.ndarray) -> list[int]:
+    """Return the new tokens of a request: one, and one more for each draft that was accepted."""
+    slot = request.py_seq_slot
+    assert slot is not None, f"request {request.request_id} has no slot"
+    num_tokens = 1 + int(accepted[slot]) if step.scheduled.draft_len and request.generated else 1
+    run: list[int] = tokens[:num_tokens, slot].tolist()
+    return run
+
+
+def take_row(live: LiveRequest, run: Sequence[int], log: CommitLog, logprobs: Sequence[LogProbs] = ()) -> None:
+    """Give one request its new tokens, up to the one that ends it."""
+    request, text = live.request, ""
+    live.catch_up()
+    for at, token in enumerate(run):
+        request.generated.append(token)
+        if at < len(logprobs):
+            live.logprobs.append(logprobs[at])
+        verdict = live.stop_checker.push(token)
+        text += verdict.new_text
+        if verdict.finish_reason is not None:
+            log.ended.append((live, verdict.finish_reason))
+            break
+    if text:
+        log.new_text.append((request.request_id, text))
+
+
+def sampled_tokens(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest]) -> SampledTokens:
+    """Write down, for an observer, what was sampled for requests that still want it."""
+    assert step.samples is not None
+    accepted, pairs, counts = step.samples.num_accepted(), list[tuple[int, int]](), list[tuple[int, int]]()
+    for request in step.scheduled.sampled_requests:
+        if request.request_id in live:
+            run = sampled_run(step, request, tokens, accepted)
+            pairs += [(request.request_id, token) for token in run]
+            if step.scheduled.draft_len and request.generated:
+                counts.append((request.request_id, len(run) - 1))
+    return SampledTokens(tuple(pairs), step.samples.logprobs(), tuple(counts))
