@@ -33,6 +33,8 @@ class DeferralReason(enum.StrEnum):
     REQUEST_BUDGET = "REQUEST_BUDGET"
     CHUNK_TRUNCATED = "CHUNK_TRUNCATED"
     WAITS_FOR_BATCH = "WAITS_FOR_BATCH"
+    NO_BLOCKS_FOR_STEP = "NO_BLOCKS_FOR_STEP"
+    PAUSED = "PAUSED"
 
 
 class PathKind(enum.StrEnum):

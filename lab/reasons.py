@@ -213,6 +213,31 @@ _DEFERRALS: Final = (
         ),
         section=Section.SCHEDULE_TO_INPUTS,
     ),
+    ReasonRow(
+        reason=DeferralReason.NO_BLOCKS_FOR_STEP,
+        clause=Words("the block pool has no room for its next step", "块池容不下它的下一步"),
+        sentence=Words(
+            "Request {request} needs {needed} blocks to run now; {available} are free beyond the reserve of those "
+            "that run.",
+            "请求 {request} 现在运行需要 {needed} 个块；除去为运行中的请求预留的部分，空闲的有 {available} 个。",
+        ),
+        fix=Words("Raise KVCacheConfig.num_blocks.", "调高 KVCacheConfig.num_blocks。"),
+        section=Section.SCHEDULE_TO_INPUTS,
+    ),
+    ReasonRow(
+        reason=DeferralReason.PAUSED,
+        clause=Words("it is paused, so that older requests can go on", "它被暂停，让更早的请求继续"),
+        sentence=Words(
+            "Request {request} gives its blocks back and will be computed again: {needed} blocks were needed, "
+            "{available} were free.",
+            "请求 {request} 交还它的块，之后重新计算：当时需要 {needed} 个块，空闲的有 {available} 个。",
+        ),
+        fix=Words(
+            'Raise KVCacheConfig.num_blocks, or set SchedulerConfig(capacity_policy="guaranteed_no_evict").',
+            '调高 KVCacheConfig.num_blocks，或设置 SchedulerConfig(capacity_policy="guaranteed_no_evict")。',
+        ),
+        section=Section.SCHEDULE_TO_INPUTS,
+    ),
 )
 
 _PATHS: Final = (

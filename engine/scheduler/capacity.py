@@ -2,47 +2,57 @@
 
 ``guaranteed_no_evict``: a request is let in only if the pool can carry it, and every request already in, to the
 end of its life; so a running request is never thrown out. ``static_batch``: the same, but newcomers wait until
-nothing runs. Both stop at the first request that does not fit: nobody overtakes, so nobody starves.
+nothing runs. ``max_utilization`` (``utilization.py``): whoever fits now is let in, and the youngest are paused when the
+pool gets full. All stop at the first request that does not fit: nobody overtakes, so nobody starves.
 
 Cost: the running requests, and those that are let in. Who waits behind them is not looked at.
 
 Does not: look at the token budget (``micro_batch.py``), reserve anything, or change a request.
-Source: TensorRT-LLM's capacity scheduler; its max-utilization policy (pause and recompute) is not built.
+Source: TensorRT-LLM's capacity scheduler.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
 from engine.config import CapacityPolicyName
 from engine.kv_cache.manager import KVCacheManager
 from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
-from engine.scheduler.block_needs import blocks_to_completion
+from engine.scheduler.block_needs import blocks_for_step, blocks_to_completion
 from engine.scheduler.deferrals import Lack, QueueDeferrals
+from engine.scheduler.drafts import blocks_for_drafts, fits_longest_sequence, has_drafts_left
 from engine.scheduler.promises import Promises
+from engine.scheduler.utilization import fit_running, reserve_for
+
+_NO_PLACE: Final = DeferralReason.REQUEST_BUDGET
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CapacityDecision:
     """Who may run, who was thrown out, who waits and why.
 
-    Order: fitting holds the requests that already own blocks first, then newcomers, each in arrival order.
+    Order: fitting holds the requests that already own blocks first, then newcomers, each in arrival order; paused, the
+    oldest first.
     Units of a deferral's numbers: blocks, except requests for REQUEST_BUDGET, for WAITS_FOR_BATCH, and for those behind
     a request that lacks a place. BEHIND_BLOCKED_REQUEST carries the request's own need, which may well be available.
+    can_draft: whether drafts behind every generation would find blocks that nobody counts on.
     """
 
     fitting: tuple[LlmRequest, ...]
     paused: tuple[LlmRequest, ...]
     deferrals: Sequence[Deferral]
+    can_draft: bool = True
 
 
 class CapacityScheduler:
     """The capacity policy. It remembers only what it need not find out again."""
 
-    def __init__(self, policy: CapacityPolicyName = "guaranteed_no_evict") -> None:
-        """Choose the policy."""
-        self._is_static = policy == "static_batch"
+    def __init__(self, policy: CapacityPolicyName = "guaranteed_no_evict", *, draft_len: int = 0) -> None:
+        """Choose the policy. draft_len: K of a step that has drafts."""
+        self._policy = policy
+        self._draft_len = draft_len
         self._promises = Promises()
         self._last_key: object = None
         self._last_deferrals: Sequence[Deferral] = ()
@@ -60,37 +70,78 @@ class CapacityScheduler:
         A request that is known to end (GENERATION_TO_COMPLETE) keeps its place and its blocks and is not run. Handed
         over as a tuple, the waiting are not even copied, and while nothing changes the deferrals are the same object.
         """
-        going = runnable(running)
-        if not waiting:
+        going, num_places = runnable(running), max_batch_size - len(running)
+        if self._policy == "max_utilization":
+            kept = fit_running(going, kv)
+            if len(kept.fitting) == len(going):
+                return self._admit(going, waiting, kv, num_free_blocks=kept.num_free_blocks, num_places=num_places)
+            behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, None, kept.num_free_blocks)
+            deferrals = self._queue(waiting, 0, behind, kv, head=kept.held_back)
+            can_draft = self._can_draft(kept.fitting, kv, kept.num_free_blocks)
+            return CapacityDecision(kept.fitting, kept.paused, deferrals, can_draft)
+        if not waiting and not self._has_drafts(going):
             return CapacityDecision(going, (), ())
-        if self._is_static and running:
-            lack = Lack(DeferralReason.WAITS_FOR_BATCH, len(running), 0)
-            return CapacityDecision(going, (), self._queue(waiting, 0, lack, kv))
-        num_free_places = max_batch_size - len(running)
-        if num_free_places < 1:
-            return CapacityDecision(going, (), self._blocked(waiting, 0, _no_place(), kv))
         num_free_blocks = kv.num_free_blocks - self._promises.total(going, kv)
-        admitted: list[LlmRequest] = []
-        for request in waiting:
-            needed = blocks_to_completion(request, kv)
-            lack = _first_lack(needed, num_free_blocks, num_free_places - len(admitted))
-            if lack is not None:
-                deferrals = self._blocked(waiting, len(admitted), lack, kv)
-                return CapacityDecision((*going, *admitted), (), deferrals)
-            num_free_blocks -= needed
-            admitted.append(request)
-        return CapacityDecision((*going, *admitted), (), ())
+        if self._policy == "static_batch" and running:
+            lack = Lack(DeferralReason.WAITS_FOR_BATCH, len(running), 0)
+            deferrals = self._queue(waiting, 0, lack, kv)
+            return CapacityDecision(going, (), deferrals, self._can_draft(going, kv, num_free_blocks))
+        return self._admit(going, waiting, kv, num_free_blocks=num_free_blocks, num_places=num_places)
 
     def check(self) -> None:
         """Recompute what is remembered."""
         self._promises.check()
 
-    def _blocked(self, waiting: Sequence[LlmRequest], start: int, lack: Lack, kv: KVCacheManager) -> Sequence[Deferral]:
-        """Defer the first for its lack, and those behind it because of it."""
-        assert lack.needed is not None
-        first = Deferral(waiting[start].request_id, lack.reason, lack.needed, lack.available)
-        lacks_place = lack.reason is DeferralReason.REQUEST_BUDGET
-        behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, lack.needed if lacks_place else None, lack.available)
+    def _admit(
+        self,
+        going: tuple[LlmRequest, ...],
+        waiting: Sequence[LlmRequest],
+        kv: KVCacheManager,
+        *,
+        num_free_blocks: int,
+        num_places: int,
+    ) -> CapacityDecision:
+        """Let newcomers in, in order, up to the first that lacks something."""
+        admitted: list[LlmRequest] = []
+        deferrals: Sequence[Deferral] = ()
+        for request in waiting:
+            needed, available = blocks_to_completion(request, kv), num_free_blocks
+            if self._policy == "max_utilization":
+                reserve = reserve_for(len(going) + len(admitted), kv.tokens_per_block)
+                needed, available = blocks_for_step(request, kv), max(0, num_free_blocks - reserve)
+            if len(admitted) >= num_places:
+                deferrals = self._blocked(waiting, len(admitted), Deferral(request.request_id, _NO_PLACE, 1, 0), kv)
+                break
+            if needed > available:
+                first = Deferral(request.request_id, self._no_blocks, needed, available)
+                deferrals = self._blocked(waiting, len(admitted), first, kv)
+                break
+            num_free_blocks -= needed
+            admitted.append(request)
+        return CapacityDecision((*going, *admitted), (), deferrals, self._can_draft(going, kv, num_free_blocks))
+
+    @property
+    def _no_blocks(self) -> DeferralReason:
+        by_step = self._policy == "max_utilization"
+        return DeferralReason.NO_BLOCKS_FOR_STEP if by_step else DeferralReason.NO_FREE_BLOCKS
+
+    def _has_drafts(self, going: tuple[LlmRequest, ...]) -> bool:
+        return self._draft_len > 0 and any(map(has_drafts_left, going))
+
+    def _can_draft(self, going: tuple[LlmRequest, ...], kv: KVCacheManager, num_free_blocks: int) -> bool:
+        if not self._has_drafts(going):
+            return True
+        generations = [request for request in going if not request.is_context]
+        to_end = self._policy != "max_utilization"
+        extra = blocks_for_drafts(generations, self._draft_len, kv, to_end=to_end)
+        return extra <= num_free_blocks and fits_longest_sequence(generations, self._draft_len, kv)
+
+    def _blocked(
+        self, waiting: Sequence[LlmRequest], start: int, first: Deferral, kv: KVCacheManager
+    ) -> Sequence[Deferral]:
+        """Defer those behind the first because of it."""
+        needed = first.needed if first.reason is _NO_PLACE else None
+        behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, needed, first.available)
         return self._queue(waiting, start + 1, behind, kv, head=(first,))
 
     def _queue(
@@ -103,6 +154,8 @@ class CapacityScheduler:
         head: tuple[Deferral, ...] = (),
     ) -> Sequence[Deferral]:
         queue = tuple(waiting)  # a tuple is not copied
+        if start >= len(queue):
+            return head
         key = (id(queue), start, lack, id(kv), head)
         if self._last_key != key:
             # The queue's id stays its own as long as these deferrals hold it.
@@ -123,15 +176,3 @@ def runnable(running: Sequence[LlmRequest]) -> tuple[LlmRequest, ...]:
     """Leave out those that will not run again."""
     last = RequestState.GENERATION_IN_PROGRESS
     return tuple([request for request in running if request.state <= last])
-
-
-def _no_place() -> Lack:
-    return Lack(DeferralReason.REQUEST_BUDGET, 1, 0)
-
-
-def _first_lack(needed: int, num_free_blocks: int, num_free_places: int) -> Lack | None:
-    if num_free_places < 1:
-        return _no_place()
-    if needed > num_free_blocks:
-        return Lack(DeferralReason.NO_FREE_BLOCKS, needed, num_free_blocks)
-    return None

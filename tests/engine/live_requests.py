@@ -10,6 +10,8 @@ from engine.scheduled import ScheduledRequests
 from engine.scheduler.capacity import CapacityScheduler, started_or_not
 from engine.scheduler.micro_batch import MicroBatchScheduler
 
+TOKEN = 7  # what every request of these worlds generates
+
 
 def waiting(
     request_id: int,
@@ -32,7 +34,7 @@ def running(
 ) -> LlmRequest:
     """A request that has generated; ``on_device``: its newest sample lies on the device."""
     request = waiting(request_id, prompt_len=prompt_len, position=prompt_len, **more)
-    request.generated.extend([7] * generated)
+    request.generated.extend([TOKEN] * generated)
     request.move_to(RequestState.GENERATION_IN_PROGRESS)
     if on_device:
         request.py_batch_idx = request_id
@@ -57,24 +59,39 @@ class World:
         num_slots: int | None = None,
         chunking: str | None = "fcfs",
         policy: str = "guaranteed_no_evict",
+        draft_len: int = 0,
     ) -> None:
         self.max_batch_size = max_batch_size
         self.kv = KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=1024)
         self.resources = ResourceManager(self.kv, SeqSlotManager(num_slots or max_batch_size))
-        self.capacity = CapacityScheduler(policy)
+        self.capacity = CapacityScheduler(policy, draft_len=draft_len)
         self.micro_batch = MicroBatchScheduler(
             max_batch_size=max_batch_size,
             max_num_tokens=max_num_tokens,
             chunking=chunking,
             chunk_unit=tokens_per_block,
+            draft_len=draft_len,
         )
         self.active: list[LlmRequest] = []
         self.finished: list[int] = []
+        self.num_paused = self.num_accepted = 0
 
     def schedule(self) -> ScheduledRequests:
         running, waiting = started_or_not(self.active, self.kv)
         decision = self.capacity.schedule(running, waiting, self.kv, max_batch_size=self.max_batch_size)
-        return self.micro_batch.schedule(decision.fitting, decision.deferrals, self.kv.num_free_blocks)
+        return self.micro_batch.schedule(
+            decision.fitting,
+            decision.deferrals,
+            self.kv.num_free_blocks,
+            paused=decision.paused,
+            can_draft=decision.can_draft,
+        )
+
+    def pause(self, requests) -> None:
+        for request in requests:
+            self.resources.free(request.request_id)
+            request.pause()
+            self.num_paused += 1
 
     def commit(self, scheduled: ScheduledRequests) -> None:
         for span in scheduled.spans:
@@ -82,7 +99,13 @@ class World:
             if request.is_context:
                 request.context_current_position = span.end
             if span.num_logit_rows:
-                request.generated.append(7)
+                drafts = (*span.draft_tokens, None)
+                accepted = next(i for i, draft in enumerate(drafts) if draft != TOKEN)
+                room = request.max_new_tokens - request.num_generated
+                request.generated.extend([TOKEN] * min(1 + accepted, room))
+                self.num_accepted += accepted
+                if accepted < len(span.draft_tokens):
+                    self.kv.rewind(request.request_id, request.num_tokens - 1)
                 request.py_batch_idx = self.resources.seq_slots.slot_of(request.request_id)
                 if request.is_context:
                     request.move_to(RequestState.GENERATION_IN_PROGRESS)
@@ -98,6 +121,7 @@ class World:
 
     def step(self) -> ScheduledRequests:
         scheduled = self.schedule()
+        self.pause(scheduled.paused_requests)
         self.resources.prepare(scheduled)
         self.commit(scheduled)
         self.check()

@@ -26,6 +26,11 @@ REACHED_BY = {
     DeferralReason.REQUEST_BUDGET: (lambda: World(max_batch_size=2), (4, 4, 4)),
     DeferralReason.CHUNK_TRUNCATED: (lambda: World(max_num_tokens=16), (20,)),
     DeferralReason.WAITS_FOR_BATCH: (lambda: World(max_batch_size=2, policy="static_batch"), (4, 4, 4)),
+    DeferralReason.NO_BLOCKS_FOR_STEP: (lambda: World(num_blocks=6, policy="max_utilization"), (12, 12)),
+    DeferralReason.PAUSED: (
+        lambda: World(num_blocks=3, tokens_per_block=16, max_num_tokens=64, policy="max_utilization"),
+        (15, 15),
+    ),
 }
 
 
