@@ -1,25 +1,33 @@
 """ResourceManager: ordered managers that prepare a step all or none, and free together.
 
-``prepare`` turns the scheduler's answer into a ``Reservation`` that becomes final at COMMITTED; ``rollback``
-undoes it. Managers never edit requests: what they grant is in the record, and the executor applies it.
+A step asks twice. ``claim`` gives newcomers a slot and what the cache holds of their prompts; the executor moves their
+cursors and fits the batch again; ``reserve`` then gives each span its blocks. The ``Reservation`` becomes final at
+COMMITTED; ``rollback`` undoes it. Managers never edit requests: what they grant is in the record.
 
-Does not: schedule, own tensors, or know the model. Source: TensorRT-LLM's ResourceManager.
+Does not: schedule, own tensors, run the copies, or know the model. Source: TensorRT-LLM's ResourceManager.
 """
 
 import dataclasses
+from collections.abc import Iterable
 
+from engine.kv_cache.copies import BlockCopy
 from engine.kv_cache.manager import KVCacheManager
 from engine.kv_cache.seq_slots import SeqSlotManager
-from engine.scheduled import ScheduledRequests
+from engine.scheduled import ScheduledRequests, Span
+
+__all__ = ["BlockCopy", "Claim", "Reservation", "ResourceManager"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class BlockCopy:
-    """Copy the first num_tokens of block source into block target, in every layer, before the forward."""
+class Claim:
+    """What newcomers got before the batch is fitted again; the fields are those of ``Reservation``.
 
-    source: int
-    target: int
-    num_tokens: int
+    Valid: until it is passed to ``reserve``, whose record contains it, or rolled back.
+    """
+
+    credits: tuple[tuple[int, int], ...] = ()
+    slots: tuple[tuple[int, int], ...] = ()
+    block_copies: tuple[BlockCopy, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,8 +36,8 @@ class Reservation:
 
     credits: (request id, prompt tokens found in the cache) of requests admitted this step.
     slots: (request id, sequence slot) of requests that got a slot this step.
-    new_blocks: (request id, block ids added this step). block_copies: to run before the forward.
-    num_free_blocks: free blocks after the reservation.
+    new_blocks: (request id, block ids added this step). block_copies: to run, in this order, before the forward.
+    num_free_blocks: blocks that can be had after the reservation, cached ones included.
     """
 
     credits: tuple[tuple[int, int], ...] = ()
@@ -37,6 +45,9 @@ class Reservation:
     new_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
     block_copies: tuple[BlockCopy, ...] = ()
     num_free_blocks: int = 0
+
+
+_NOTHING = Claim()
 
 
 class ResourceManager:
@@ -47,44 +58,96 @@ class ResourceManager:
         self.kv_cache = kv_cache
         self.seq_slots = seq_slots
 
-    def prepare(self, scheduled: ScheduledRequests) -> Reservation:
-        """Reserve a slot and the blocks that each span needs; on any error undo everything, then re-raise.
+    def claim(self, scheduled: ScheduledRequests) -> Claim:
+        """Give each context without a slot one, and each that owns nothing the blocks that its prompt matches.
 
-        Raises: OutOfBlocksError, NoFreeSlotsError.
+        Costs nothing in a step without contexts: a generation got its slot with its first chunk.
+        Raises: NoFreeSlotsError; then everything is as before.
+        """
+        if not scheduled.context_requests:
+            return _NOTHING
+        slots: list[tuple[int, int]] = []
+        found: list[tuple[int, int]] = []
+        copies: list[BlockCopy] = []
+        kv_cache, spans = self.kv_cache, scheduled.context_requests
+        try:
+            self._assign_slots(spans, slots)
+            newcomers = [span for span in spans if not kv_cache.num_reserved_blocks(span.request_id)]
+            if newcomers:
+                owners = [span for span in scheduled.spans if kv_cache.num_reserved_blocks(span.request_id)]
+                promised = sum([kv_cache.num_lacking_blocks(span.request_id, span.end) for span in owners])
+                wanted = [(span.request, span.num_rows) for span in newcomers]
+                found = kv_cache.claim(wanted, copies, num_promised=promised)
+        except BaseException:
+            self.rollback(Claim(tuple(found), tuple(slots), tuple(copies)))
+            raise
+        return Claim(tuple(found), tuple(slots), tuple(copies))
+
+    def reserve(self, scheduled: ScheduledRequests, claim: Claim = _NOTHING) -> Reservation:
+        """Give each span the blocks up to its end; the claim's grants become part of the record.
+
+        A span that is known to fit into the blocks it has may be left out. Evicted blocks go to the host if it has
+        room. Raises: OutOfBlocksError; then the claim is undone as well.
+        """
+        added: list[tuple[int, tuple[int, ...]]] = []
+        copies = list(claim.block_copies)
+        try:
+            for span in scheduled.spans:
+                blocks = self.kv_cache.reserve(span.request_id, span.end, copies=copies)
+                if blocks:
+                    added.append((span.request_id, blocks))
+        except BaseException:
+            self.rollback(Reservation(claim.credits, claim.slots, tuple(added), tuple(copies)))
+            raise
+        num_free_blocks = self.kv_cache.num_free_blocks
+        return Reservation(claim.credits, claim.slots, tuple(added), tuple(copies), num_free_blocks)
+
+    def prepare(self, scheduled: ScheduledRequests) -> Reservation:
+        """Reserve a slot and the blocks that each span needs, without a look at the cache.
+
+        Raises: OutOfBlocksError, NoFreeSlotsError; then everything is as before.
         """
         slots: list[tuple[int, int]] = []
-        blocks: list[tuple[int, tuple[int, ...]]] = []
-        spans = scheduled.spans
         try:
-            for span in spans:
-                request_id = span.request.request_id
-                if not self.seq_slots.has(request_id):
-                    slot = self.seq_slots.assign(request_id)
-                    slots.append((request_id, slot))
-            for span in spans:
-                request_id = span.request.request_id
-                added = self.kv_cache.reserve(request_id, span.end)
-                if added:
-                    blocks.append((request_id, added))
+            self._assign_slots(scheduled.spans, slots)
         except BaseException:
-            self._undo(slots, blocks)
+            self.rollback(Claim(slots=tuple(slots)))
             raise
-        return Reservation(slots=tuple(slots), new_blocks=tuple(blocks), num_free_blocks=self.kv_cache.num_free_blocks)
+        return self.reserve(scheduled, Claim(slots=tuple(slots)))
 
-    def rollback(self, reservation: Reservation) -> None:
-        """Give back everything a reservation granted: the step will not be committed."""
-        self._undo(list(reservation.slots), list(reservation.new_blocks))
+    def rollback(self, granted: Reservation | Claim) -> None:
+        """Give back everything that was granted: the step will not be committed.
 
-    def _undo(self, slots: list[tuple[int, int]], blocks: list[tuple[int, tuple[int, ...]]]) -> None:
-        for request_id, added in reversed(blocks):
-            self.kv_cache.unreserve(request_id, added)
-        for request_id, _slot in reversed(slots):
+        Whoever got a credit in this step owned nothing before it. Whether the copies ran is not known here,
+        so content that they moved between device and host is forgotten; that costs a later match, never a token.
+        """
+        if isinstance(granted, Reservation):
+            for request_id, added in reversed(granted.new_blocks):
+                self.kv_cache.unreserve(request_id, added)
+        for request_id, _tokens in granted.credits:
+            self.kv_cache.free(request_id)
+        for request_id, _slot in granted.slots:
             self.seq_slots.release(request_id)
+        self.kv_cache.distrust(granted.block_copies)
+
+    def commit(self, request_id: int, num_tokens: int) -> None:
+        """Declare keys and values of a request's first tokens final: its full blocks may be matched from now on."""
+        self.kv_cache.commit(request_id, num_tokens)
+
+    def rewind(self, request_id: int, num_tokens: int) -> int:
+        """Give back the blocks behind the first tokens; return how many are held: all, if the rest was never final."""
+        return self.kv_cache.rewind(request_id, num_tokens)
 
     def free(self, request_id: int) -> None:
         """Give back everything that a request holds; a request that holds nothing is fine."""
         self.kv_cache.free(request_id)
         self.seq_slots.release(request_id)
+
+    def _assign_slots(self, spans: Iterable[Span], slots: list[tuple[int, int]]) -> None:
+        for span in spans:
+            if not self.seq_slots.has(span.request_id):
+                slot = self.seq_slots.assign(span.request_id)
+                slots.append((span.request_id, slot))
 
     def check(self) -> None:
         """Recompute every manager's invariant from scratch."""

@@ -126,7 +126,7 @@ class StepAudit:
             _same(f"block_table[{at}] ({_owner(span)})", table + padding, tables[at])
         self._check_owners(kv_lens, tables)
         blocks: torch.Tensor = metadata.storage.blocks
-        free = sorted(self._kv_cache._pool.free_ids())
+        free = sorted(self._kv_cache.free_block_ids())
         blocks[:, :, :, free] = CANARY  # or a write of what was there before would not be seen
         self._kv_blocks, self._kv_before = blocks, blocks.clone()
         slots = [_slot(span) for span in self._spans if span.num_logit_rows]

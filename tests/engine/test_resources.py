@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -6,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine.errors import NoFreeSlotsError, OutOfBlocksError
 from engine.kv_cache.manager import KVCacheManager
 from engine.kv_cache.seq_slots import SeqSlotManager
-from engine.resources import Reservation, ResourceManager
+from engine.resources import Claim, Reservation, ResourceManager
 from engine.scheduled import BudgetUse, ScheduledRequests, context_span, generation_span
 from tests.engine.live_requests import World, running, waiting
 
@@ -26,7 +28,7 @@ def step(*contexts, generations=()):
 def snapshot(resources):
     kv, slots = resources.kv_cache, resources.seq_slots
     tables = {request_id: kv.block_table(request_id) for request_id in kv.live_request_ids}
-    return tables, kv._pool.free_ids(), {i: slots.slot_of(i) for i in range(20) if slots.has(i)}, slots.num_free
+    return tables, kv.free_block_ids(), {i: slots.slot_of(i) for i in range(20) if slots.has(i)}, slots.num_free
 
 
 def test_a_first_chunk_gets_a_slot_and_the_blocks_of_its_rows():
@@ -74,10 +76,10 @@ def test_an_interrupt_while_reserving_gives_everything_back(monkeypatch):
     resources = make()
     reserve = resources.kv_cache.reserve
 
-    def interrupted(request_id, num_tokens, extra=0):
+    def interrupted(request_id, num_tokens, **options):
         if request_id == 2:
             raise KeyboardInterrupt
-        return reserve(request_id, num_tokens, extra)
+        return reserve(request_id, num_tokens, **options)
 
     monkeypatch.setattr(resources.kv_cache, "reserve", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -149,3 +151,109 @@ class ServingMachine(RuleBasedStateMachine):
 
 TestServingMachine = ServingMachine.TestCase
 TestServingMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+def finished(resources, request_id, prompt_len):
+    """Run a whole prompt and end the request; its full blocks stay matchable."""
+    scheduled = step(waiting(request_id, prompt_len=prompt_len))
+    resources.reserve(scheduled, resources.claim(scheduled))
+    resources.commit(request_id, prompt_len)
+    resources.free(request_id)
+
+
+def test_a_claim_gives_a_newcomer_its_slot_and_what_the_cache_holds():
+    resources = make()
+    finished(resources, 1, prompt_len=9)
+    newcomer = waiting(2, prompt_len=10)
+    claim = resources.claim(step(newcomer))
+    assert claim == Claim(credits=((2, 8),), slots=((2, 0),), block_copies=())
+    newcomer.context_current_position = 8
+    granted = resources.reserve(step(newcomer), claim)
+    assert granted == Reservation(
+        credits=((2, 8),), slots=((2, 0),), new_blocks=((2, (2,)),), block_copies=(), num_free_blocks=5
+    )
+    resources.check()
+
+
+def test_a_context_that_goes_on_and_a_generation_claim_nothing():
+    resources = make()
+    finished(resources, 1, prompt_len=8)
+    goes_on = waiting(2, prompt_len=8, position=4)
+    resources.seq_slots.assign(2)
+    resources.kv_cache.reserve(2, 4)
+    assert resources.claim(step(goes_on)) == Claim()
+    assert resources.claim(step(generations=[running(3)])) == Claim()
+    resources.check()
+
+
+def test_a_claim_leaves_the_blocks_that_generations_of_the_step_need():
+    resources = make(num_blocks=4)
+    finished(resources, 1, prompt_len=12)
+    decoding = running(2, prompt_len=4)
+    resources.seq_slots.assign(2)
+    resources.kv_cache.reserve(2, 4)
+    scheduled = step(waiting(3, prompt_len=10), generations=[decoding])
+    contexts = (context_span(scheduled.context_requests[0].request, 4),)
+    scheduled = dataclasses.replace(scheduled, context_requests=contexts)
+    claim = resources.claim(scheduled)
+    assert claim.credits == ((3, 4),), "of three free blocks one is left for each row that needs one"
+    resources.reserve(scheduled, claim)
+    resources.check()
+
+
+def test_an_undone_claim_leaves_the_cache_as_it_was():
+    resources = make()
+    finished(resources, 1, prompt_len=9)
+    before, cached = snapshot(resources), resources.kv_cache.num_cached_blocks
+    newcomer = waiting(2, prompt_len=10)
+    resources.rollback(resources.claim(step(newcomer)))
+    assert (snapshot(resources), resources.kv_cache.num_cached_blocks) == (before, cached)
+    claim = resources.claim(step(newcomer))
+    newcomer.context_current_position = 8
+    resources.rollback(resources.reserve(step(newcomer), claim))
+    assert (snapshot(resources), resources.kv_cache.num_cached_blocks) == (before, cached)
+    resources.check()
+
+
+def test_a_reservation_that_fails_undoes_the_claim_too():
+    resources = make(num_blocks=4)
+    finished(resources, 1, prompt_len=9)
+    newcomer = waiting(2, prompt_len=40)
+    before = snapshot(resources)
+    claim = resources.claim(step(newcomer))
+    with pytest.raises(OutOfBlocksError):
+        resources.reserve(step(newcomer), claim)
+    assert snapshot(resources) == before
+    resources.check()
+
+
+def test_a_forked_request_that_gets_its_slot_late_keeps_its_blocks_through_a_rollback():
+    resources = make()
+    resources.prepare(step(waiting(1, prompt_len=8)))
+    resources.kv_cache.fork(1, 2, 8)
+    child = waiting(2, prompt_len=9, position=8)
+    resources.rollback(resources.reserve(step(child), resources.claim(step(child))))
+    assert resources.kv_cache.block_table(2) == resources.kv_cache.block_table(1)
+    resources.check()
+
+
+def test_a_rewind_says_how_many_tokens_are_held():
+    resources = make()
+    resources.prepare(step(waiting(1, prompt_len=8)))
+    resources.kv_cache.fork(1, 2, 8)
+    assert resources.rewind(1, 8) == 8
+    assert resources.rewind(1, 6) == 4, "the second block is also the other request's"
+    assert resources.rewind(2, 6) == 6
+    resources.check()
+
+
+def test_a_decode_step_within_its_blocks_asks_nothing():
+    resources = make()
+    resources.prepare(step(waiting(1, prompt_len=5)))
+    decoding = running(1, prompt_len=5, generated=2)
+    version = resources.kv_cache.table_version
+    assert resources.kv_cache.num_reserved_tokens(1) == 8
+    scheduled = step(generations=[decoding])
+    assert resources.reserve(scheduled, resources.claim(scheduled)) == Reservation(num_free_blocks=6)
+    resources.commit(1, 6)
+    assert resources.kv_cache.table_version == version

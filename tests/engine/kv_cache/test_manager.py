@@ -56,7 +56,7 @@ def test_a_request_without_blocks_is_unknown_and_that_is_fine():
     kv.free(1)
     kv.free(99)
     kv.unreserve(99, ())
-    assert kv.rewind(99, 3) == ()
+    assert kv.rewind(99, 3) == 0
     assert kv.block_table(99) == ()
     assert kv.num_reserved_blocks(99) == 0
     assert kv.live_request_ids == frozenset()
@@ -80,10 +80,12 @@ def test_a_rewind_keeps_the_blocks_that_the_kept_tokens_need():
     kv = make()
     kv.reserve(1, 16)
     table = kv.block_table(1)
-    assert kv.rewind(1, 13) == ()
-    assert kv.rewind(1, 8) == table[2:]
+    assert kv.rewind(1, 13) == 13
+    assert kv.block_table(1) is table
+    assert kv.rewind(1, 8) == 8
     assert kv.block_table(1) == table[:2]
-    assert kv.rewind(1, 0) == table[:2]
+    assert kv.num_free_blocks == 6
+    assert kv.rewind(1, 0) == 0
     assert kv.live_request_ids == frozenset()
     kv.check()
 
@@ -129,7 +131,7 @@ def test_check_notices_a_block_with_two_owners():
     kv.reserve(1, 4)
     kv.reserve(2, 4)
     kv._blocks[2] = list(kv._blocks[1])
-    with pytest.raises(AssertionError, match="two owners"):
+    with pytest.raises(AssertionError):
         kv.check()
 
 
@@ -152,13 +154,13 @@ def test_undoing_reservations_in_reverse_restores_everything(before, step):
     for request_id, length in before:
         kv.reserve(request_id, length)
     tables = {request_id: kv.block_table(request_id) for request_id in range(5)}
-    free, live = kv._pool.free_ids(), kv.live_request_ids
+    free, live = kv.free_block_ids(), kv.live_request_ids
     done = [(request_id, kv.reserve(request_id, length)) for request_id, length in step]
     for request_id, added in reversed(done):
         kv.unreserve(request_id, added)
         kv.check()
     assert {request_id: kv.block_table(request_id) for request_id in range(5)} == tables
-    assert (kv._pool.free_ids(), kv.live_request_ids) == (free, live)
+    assert (kv.free_block_ids(), kv.live_request_ids) == (free, live)
     again = [(request_id, kv.reserve(request_id, length)) for request_id, length in step]
     assert again == done
 
@@ -201,7 +203,7 @@ class ManagerMachine(RuleBasedStateMachine):
     def rewind(self, request_id, length):
         kept = min(self.num_blocks[request_id], self.kv.blocks_for(length))
         table = self.kv.block_table(request_id)
-        assert self.kv.rewind(request_id, length) == table[kept:]
+        assert self.kv.rewind(request_id, length) == min(length, 4 * self.num_blocks[request_id])
         assert self.kv.block_table(request_id) == table[:kept]
         self.num_blocks[request_id] = kept
         self.newest = None
