@@ -22,7 +22,7 @@ def num_multiprocessors(device: torch.device) -> int:
 
 @functools.cache
 def holds_large_tiles(device: torch.device) -> bool:
-    """Whether a program may have the 160 KiB of shared memory of our largest tiles: data-centre chips since Hopper."""
+    """Whether a program may have the 192 KiB of shared memory of our largest tiles: data-centre chips since Hopper."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] in {9, 10}
 
 

@@ -108,7 +108,7 @@ def _launch(
         MP=triton.next_power_of_2(M),
         SPLITS=0 if partial is None else partial.shape[0],
         HAS_BIAS=bias is not None,
-        num_warps=4 if M <= 1024 else 8,
+        num_warps=4 if M <= 1024 else 8 if M <= 2048 or N == 1 else 32,
         **overlap(x.device),
     )
     return out

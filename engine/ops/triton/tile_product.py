@@ -109,30 +109,38 @@ def multiply_tile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a product is cut. BN outputs and BK columns a step of a program, stages steps in flight."""
+    """How a product is cut. BN outputs and BK columns a step of a program, stages steps in flight.
+
+    prefetch: columns that are asked for before the wait; too many delay the kernel that is waited for.
+    """
 
     BN: int
     BK: int
     stages: int
     warps: int = 4
     splits: int = 1
+    prefetch: int = 256
 
 
 def whole_tiling(outputs: int, K: int, *, is_gated: bool) -> Tiling:
     """Choose for a product that is not split: a fixed table, measured once."""
+    if is_gated and outputs > 8192:
+        return Tiling(128, 64, 4, 8, prefetch=64)
     if is_gated:
-        return Tiling(128, 64, 4, 8) if outputs > 8192 else Tiling(16, 128, 5) if K <= 1024 else Tiling(32, 64, 6)
+        return Tiling(16, 128, 5, prefetch=1024) if K <= 1024 else Tiling(32, 64, 6, prefetch=1024)
     if outputs <= 2048:
-        return Tiling(16, 64, 6)
-    return Tiling(64, 64, 8) if outputs <= 8192 else Tiling(64, 64, 4) if K <= 1024 else Tiling(128, 64, 4)
+        return Tiling(16, 64, 6, prefetch=1024)
+    return Tiling(64, 128, 5) if outputs <= 8192 else Tiling(64, 64, 4) if K <= 1024 else Tiling(128, 128, 4, 8)
 
 
 def split_tiling(outputs: int, K: int, num_programs: int) -> Tiling:
     """Choose for a product that may be split: as many splits as give every multiprocessor a program."""
     if outputs * K >= 2**23:
-        tiling, fewest_chunks = Tiling(64, 128, 4), 6
+        tiling, fewest_chunks = Tiling(64, 128, 4) if K <= 8192 else Tiling(64, 128, 5, prefetch=128), 6
+    elif K <= 1024:
+        tiling, fewest_chunks = Tiling(32, 64, 6, prefetch=1024), 3
     else:
-        tiling, fewest_chunks = (Tiling(32, 64, 6), 3) if K <= 1024 else (Tiling(16, 128, 6), 6)
+        tiling, fewest_chunks = Tiling(16, 128, 6, prefetch=1024), 6
     chunks = triton.cdiv(K, tiling.BK)
     splits = max(1, min(num_programs // triton.cdiv(outputs, tiling.BN), chunks // fewest_chunks, 8))
     return dataclasses.replace(tiling, splits=triton.cdiv(chunks, triton.cdiv(chunks, splits)))  # none is empty
@@ -162,7 +170,7 @@ def _launch(
         BN=tiling.BN,
         BK=tiling.BK,
         SPLITS=tiling.splits,
-        PREFETCH=min(1024 if tiling.BN <= 32 else 256, max(64, triton.next_power_of_2(K))),
+        PREFETCH=min(tiling.prefetch, max(64, triton.next_power_of_2(K))),
         HAS_BIAS=bias is not None,
         HAS_RESIDUAL=residual is not None,
         IS_GATED=is_gated,
