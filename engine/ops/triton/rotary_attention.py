@@ -124,11 +124,14 @@ def attend_decode(
     DP: tl.constexpr,
     RP: tl.constexpr,
     BN: tl.constexpr,
-    IS_STREAMED: tl.constexpr,
+    STAGES: tl.constexpr,
     HAS_GAIN: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Attend row ``program_id(0)`` for key head ``program_id(1)``. RP: heads of the group, padded; DP: D, padded."""
+    """Attend row ``program_id(0)`` for key head ``program_id(1)``.
+
+    RP: heads of the group, padded; DP: D, padded. STAGES: tiles in flight through shared memory, 0 for registers.
+    """
     n, g = tl.program_id(0), tl.program_id(1)
     dtype = key_blocks_ptr.dtype.element_ty
     d = tl.arange(0, DP)
@@ -139,7 +142,7 @@ def attend_decode(
     key_blocks_ptr += g * kv_stride_g
     value_blocks_ptr += g * kv_stride_g
     token = tl.arange(0, BN)
-    if not IS_STREAMED:
+    if STAGES == 0:
         keys, values = _load_tile(
             key_blocks_ptr, value_blocks_ptr, table_ptr, token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
         )
@@ -158,8 +161,8 @@ def attend_decode(
     best = tl.sum(query.to(tl.float32) * key.to(tl.float32)[None, :], axis=1) * scale  # the row sees itself
     total = tl.full([RP], 1.0, dtype=tl.float32)
     acc = tl.zeros([RP, DP], dtype=tl.float32) + value.to(tl.float32)[None, :]
-    if IS_STREAMED:
-        for start in tl.range(0, past, BN, num_stages=3):
+    if STAGES > 0:
+        for start in tl.range(0, past, BN, num_stages=STAGES):
             keys, values = _load_tile(
                 key_blocks_ptr, value_blocks_ptr, table_ptr, start + token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
             )
@@ -197,7 +200,7 @@ def rotary_attention_cuda(
     G, _, size, _ = key_blocks.shape
     if N == 0:
         return
-    tokens, warps, is_streamed = _tile(N * G, D, key_blocks.element_size())
+    tokens, warps, stages = _tile(N * G, D, key_blocks.element_size())
     with torch.cuda.device(out.device):
         attend_decode[(N, G)](  # pyright: ignore[reportIndexIssue]
             out,
@@ -223,20 +226,21 @@ def rotary_attention_cuda(
             DP=max(16, triton.next_power_of_2(D)),
             RP=max(16, triton.next_power_of_2(H // G)),
             BN=tokens,
-            IS_STREAMED=is_streamed,
+            STAGES=stages,
             HAS_GAIN=gain is not None,
             num_warps=warps,
             **overlap(out.device),
         )
 
 
-def _tile(programs: int, head_size: int, itemsize: int) -> tuple[int, int, bool]:
-    """Choose (tokens a tile, warps, whether tiles are streamed through shared memory): a fixed table, measured once.
+def _tile(programs: int, head_size: int, itemsize: int) -> tuple[int, int, int]:
+    """Choose (tokens a tile, warps, tiles in flight through shared memory): a fixed table, measured once.
 
-    Few programs hold a large tile in registers before they wait; many programs let more of themselves run at once.
+    Few programs hold a large tile in registers (0 in flight) before they wait; many programs let more of themselves run
+    at once.
     """
     if itemsize > 2 or head_size > 128:
-        return 32, 8, False
+        return 32, 8, 0
     if programs < 128:
-        return (256, 8, False) if head_size <= 64 else (128, 8, False)
-    return (128, 4, False) if head_size <= 64 else (64, 4, True)
+        return (256, 8, 0) if head_size <= 64 else (128, 8, 0)
+    return (128, 4, 0) if head_size <= 64 else (64, 4, 3)
