@@ -113,6 +113,8 @@ class CapacityScheduler:
                 deferrals = self._blocked(waiting, len(admitted), Deferral(request.request_id, _NO_PLACE, 1, 0), kv)
                 break
             if needed > available:
+                needed -= kv.num_shared_blocks(request)  # what others own costs nothing; what is merely cached does
+            if needed > available:
                 first = Deferral(request.request_id, self._no_blocks, needed, available)
                 deferrals = self._blocked(waiting, len(admitted), first, kv)
                 break
@@ -161,15 +163,6 @@ class CapacityScheduler:
             # The queue's id stays its own as long as these deferrals hold it.
             self._last_key, self._last_deferrals = key, QueueDeferrals(queue, start, lack, kv, head=head)
         return self._last_deferrals
-
-
-def started_or_not(
-    active: Sequence[LlmRequest], kv: KVCacheManager
-) -> tuple[tuple[LlmRequest, ...], tuple[LlmRequest, ...]]:
-    """Split live requests into those that own blocks and those that wait."""
-    running = [request for request in active if kv.num_reserved_blocks(request.request_id)]
-    waiting = [request for request in active if not kv.num_reserved_blocks(request.request_id)]
-    return tuple(running), tuple(waiting)
 
 
 def runnable(running: Sequence[LlmRequest]) -> tuple[LlmRequest, ...]:

@@ -8,9 +8,7 @@ Does not: know blocks (``capacity.py`` let these requests in), reserve, or chang
 Source: TensorRT-LLM's micro-batch scheduler.
 """
 
-import types
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
 from engine.config import ChunkingName
 from engine.llm_request import LlmRequest, RequestState
@@ -27,8 +25,6 @@ from engine.scheduled import (
 from engine.scheduler.chunking import Prompt, equal_progress, first_come, whole
 from engine.scheduler.deferrals import with_more
 from engine.scheduler.drafts import has_drafts_left
-
-_NOTHING: Final[Mapping[int, int]] = types.MappingProxyType({})
 
 
 def in_row_order(contexts: Sequence[Span]) -> tuple[Span, ...]:
@@ -66,19 +62,19 @@ class MicroBatchScheduler:
         num_free_blocks: int | None = None,
         *,
         paused: Sequence[LlmRequest] = (),
-        reusable: Mapping[int, int] = _NOTHING,
+        reusable: Callable[[LlmRequest], int] | None = None,
         can_draft: bool = True,
     ) -> ScheduledRequests:
         """Make the step's record from the requests that fit and the deferrals so far.
 
-        Order: that of ``ScheduledRequests``; ``num_free_blocks`` is only written into the record. reusable: prompt
-        tokens that a newcomer (by id) is going to find in the cache; its chunk begins behind them, and refit looks
-        again when they were claimed. can_draft: whether the pool has blocks for drafts.
+        Order: that of ``ScheduledRequests``; ``num_free_blocks`` is only written into the record. reusable: says how
+        many prompt tokens a newcomer is going to find in the cache; its chunk begins behind them, and refit looks again
+        when they were claimed. can_draft: whether the pool has blocks for drafts.
         """
         generations, contexts = _split(fitting)
         more: list[Deferral] = []
         running = self._take_generations(generations, more)
-        prompts = [_prompt(request, reusable) for request in contexts]
+        prompts = _prompts(contexts, reusable, self._max_num_tokens - len(running)) if contexts else []
         draft_len = self._choose_draft_len(generations, prompts) if can_draft and self._draft_len else 0
         spans = tuple([verify_span(r, draft_len) if draft_len else generation_span(r) for r in running])
         num_rows = len(spans) * (1 + draft_len)
@@ -162,9 +158,18 @@ def _split(fitting: Sequence[LlmRequest]) -> tuple[list[LlmRequest], list[LlmReq
     return generations, [request for request in fitting if request.state is context]
 
 
-def _prompt(request: LlmRequest, reusable: Mapping[int, int]) -> Prompt:
-    start = request.context_current_position or reusable.get(request.request_id, 0)
-    return start, request.py_prompt_len - start
+def _prompts(
+    contexts: Sequence[LlmRequest], reusable: Callable[[LlmRequest], int] | None, num_tokens_left: int
+) -> list[Prompt]:
+    # Nobody is asked about prompts behind those that fill the step: they get a few rows at most, wherever they begin.
+    prompts: list[Prompt] = []
+    for request in contexts:
+        start = request.context_current_position
+        if not start and reusable is not None and num_tokens_left > 0:
+            start = reusable(request)
+        prompts.append((start, request.py_prompt_len - start))
+        num_tokens_left -= request.py_prompt_len - start
+    return prompts
 
 
 def _context_span(request: LlmRequest, start: int, rows: int) -> Span:

@@ -48,11 +48,11 @@ def refit(
 
 
 def _from_cursor(span: Span, chunk_unit: int, longest: int) -> Span:
-    # The same number of rows from the request's present cursor, ending at the prompt's end or on a unit.
+    # The same number of rows from the request's present cursor, ending on a unit; or what is left, if that was meant.
     start, remaining = span.request.context_current_position, span.request.context_remaining_length
     if start == span.start:
         return span
-    if span.num_rows >= remaining or remaining <= longest:
+    if span.num_logit_rows or span.num_rows >= remaining or remaining <= longest:
         return context_span(span.request, remaining)
     end = max((start + span.num_rows) // chunk_unit, start // chunk_unit + 1) * chunk_unit
     return context_span(span.request, min(end - start, remaining))

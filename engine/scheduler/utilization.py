@@ -42,6 +42,7 @@ class RunningFit:
 def fit_running(running: Sequence[LlmRequest], kv: KVCacheManager) -> RunningFit:
     """Walk the running requests, oldest first, over blocks that are not reserved yet."""
     num_free, num_kept, end = kv.num_free_blocks, 0, len(running)
+    uses: dict[int, int] = {}
     held_back: list[Deferral] = []
     while num_kept < end:
         needed = blocks_for_step(running[num_kept], kv)
@@ -55,8 +56,17 @@ def fit_running(running: Sequence[LlmRequest], kv: KVCacheManager) -> RunningFit
             break
         end -= 1
         held_back.append(Deferral(running[end].request_id, DeferralReason.PAUSED, needed, num_free))
-        num_free += kv.num_reserved_blocks(running[end].request_id)
+        num_free += _release(running[end].request_id, kv, uses)
     return RunningFit(tuple(running[:num_kept]), tuple(running[end:]), tuple(held_back), num_free)
+
+
+def _release(request_id: int, kv: KVCacheManager, uses: dict[int, int]) -> int:
+    # A block comes back when the last request that holds it is paused; ``uses`` is what is left of its holders.
+    num_freed = 0
+    for block in kv.block_table(request_id):
+        left = uses[block] = uses.get(block, kv.ledger.num_uses(block)) - 1
+        num_freed += not left
+    return num_freed
 
 
 def reserve_for(num_running: int, tokens_per_block: int) -> int:

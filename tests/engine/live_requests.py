@@ -1,5 +1,7 @@
 """Requests in a given state, and a small world that runs them step by step as the executor would, without a model."""
 
+import functools
+
 from engine.config import SamplingParams
 from engine.kv_cache.manager import KVCacheManager
 from engine.kv_cache.seq_slots import SeqSlotManager
@@ -7,8 +9,9 @@ from engine.llm_request import LlmRequest, RequestSpec, RequestState
 from engine.reasons import DeferralReason
 from engine.resources import ResourceManager
 from engine.scheduled import ScheduledRequests
-from engine.scheduler.capacity import CapacityScheduler, started_or_not
+from engine.scheduler.capacity import CapacityScheduler
 from engine.scheduler.micro_batch import MicroBatchScheduler
+from engine.scheduler.refit import refit
 
 TOKEN = 7  # what every request of these worlds generates
 
@@ -46,6 +49,13 @@ def reasons(deferrals) -> dict[int, DeferralReason]:
     return {deferral.request_id: deferral.reason for deferral in deferrals}
 
 
+def started_or_not(active, kv: KVCacheManager) -> tuple[tuple[LlmRequest, ...], tuple[LlmRequest, ...]]:
+    """Split live requests into those that own blocks and those that wait."""
+    running = [request for request in active if kv.num_reserved_blocks(request.request_id)]
+    waiting = [request for request in active if not kv.num_reserved_blocks(request.request_id)]
+    return tuple(running), tuple(waiting)
+
+
 class World:
     """Schedulers and managers around a list of live requests."""
 
@@ -60,9 +70,12 @@ class World:
         chunking: str | None = "fcfs",
         policy: str = "guaranteed_no_evict",
         draft_len: int = 0,
+        reuse: bool = False,
     ) -> None:
         self.max_batch_size = max_batch_size
-        self.kv = KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=1024)
+        self.kv = KVCacheManager(
+            num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=1024, enable_block_reuse=reuse
+        )
         self.resources = ResourceManager(self.kv, SeqSlotManager(num_slots or max_batch_size))
         self.capacity = CapacityScheduler(policy, draft_len=draft_len)
         self.micro_batch = MicroBatchScheduler(
@@ -72,9 +85,12 @@ class World:
             chunk_unit=tokens_per_block,
             draft_len=draft_len,
         )
+        self.refit = functools.partial(
+            refit, max_num_tokens=max_num_tokens, chunk_unit=tokens_per_block, chunking=chunking
+        )
         self.active: list[LlmRequest] = []
         self.finished: list[int] = []
-        self.num_paused = self.num_accepted = 0
+        self.num_paused = self.num_accepted = self.num_cached = 0
 
     def schedule(self) -> ScheduledRequests:
         running, waiting = started_or_not(self.active, self.kv)
@@ -85,6 +101,7 @@ class World:
             self.kv.num_free_blocks,
             paused=decision.paused,
             can_draft=decision.can_draft,
+            reusable=self.kv.reusable_tokens,
         )
 
     def pause(self, requests) -> None:
@@ -92,6 +109,16 @@ class World:
             self.resources.free(request.request_id)
             request.pause()
             self.num_paused += 1
+
+    def reserve(self, scheduled: ScheduledRequests) -> ScheduledRequests:
+        claim = self.resources.claim(scheduled)
+        requests = {span.request_id: span.request for span in scheduled.context_requests}
+        for request_id, num_tokens in claim.credits:
+            requests[request_id].context_current_position = num_tokens
+            self.num_cached += num_tokens
+        scheduled = self.refit(scheduled)
+        self.resources.reserve(scheduled, claim)
+        return scheduled
 
     def commit(self, scheduled: ScheduledRequests) -> None:
         for span in scheduled.spans:
@@ -109,8 +136,11 @@ class World:
                 request.py_batch_idx = self.resources.seq_slots.slot_of(request.request_id)
                 if request.is_context:
                     request.move_to(RequestState.GENERATION_IN_PROGRESS)
-                if request.num_generated == request.spec.params.max_tokens:
-                    self.finish(request)
+            self.resources.commit(
+                request.request_id, min(span.end, request.num_tokens - 1) if span.num_logit_rows else span.end
+            )
+            if span.num_logit_rows and request.num_generated == request.spec.params.max_tokens:
+                self.finish(request)
 
     def finish(self, request: LlmRequest) -> None:
         request.move_to(RequestState.GENERATION_COMPLETE)
@@ -122,7 +152,7 @@ class World:
     def step(self) -> ScheduledRequests:
         scheduled = self.schedule()
         self.pause(scheduled.paused_requests)
-        self.resources.prepare(scheduled)
+        scheduled = self.reserve(scheduled)
         self.commit(scheduled)
         self.check()
         return scheduled

@@ -7,8 +7,8 @@ from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
 from engine.scheduler.block_needs import blocks_to_completion
-from engine.scheduler.capacity import CapacityScheduler, started_or_not
-from tests.engine.live_requests import World, reasons, running, waiting
+from engine.scheduler.capacity import CapacityScheduler
+from tests.engine.live_requests import TOKEN, World, reasons, running, started_or_not, waiting
 
 BLOCKS, PLACES = DeferralReason.NO_FREE_BLOCKS, DeferralReason.REQUEST_BUDGET
 BEHIND, WAITS = DeferralReason.BEHIND_BLOCKED_REQUEST, DeferralReason.WAITS_FOR_BATCH
@@ -117,6 +117,25 @@ def test_the_deferrals_of_a_blocked_queue_follow_every_change():
     assert first == (Deferral(1, BLOCKS, 10, 6), Deferral(2, BEHIND, 1, 6)), "a record changed after it was handed out"
 
 
+@pytest.mark.parametrize("policy", ["guaranteed_no_evict", "max_utilization"])
+def test_what_others_own_costs_a_newcomer_nothing_and_what_is_merely_cached_does(policy):
+    kv = KVCacheManager(num_blocks=8, tokens_per_block=4, max_seq_len=1024)
+    first, second = waiting(1, max_tokens=1), waiting(2, prompt_len=24, max_tokens=1)
+    kv.claim([(first, 20)], [])
+    kv.reserve(1, 20)
+    kv.commit(1, 20)
+    first.context_current_position = 16
+    assert kv.num_free_blocks == 3
+    assert decide([first, second], kv, policy=policy, max_batch_size=2).fitting == (
+        (first, second) if policy == "guaranteed_no_evict" else (first,)
+    )
+    kv.free(1)
+    kv.reserve(9, 12)
+    assert (kv.num_free_blocks, kv.reusable_tokens(second)) == (5, 20)
+    decision = decide([second], kv, policy=policy)
+    assert (decision.deferrals[0].needed, decision.deferrals[0].available) == (6, 5)
+
+
 @pytest.mark.parametrize("policy", ["guaranteed_no_evict", "static_batch"])
 @pytest.mark.parametrize(("num_blocks", "places"), [(16, 8), (100, 2), (8, 0)])
 def test_who_waits_behind_is_not_looked_at(policy, num_blocks, places, monkeypatch):
@@ -160,12 +179,25 @@ def test_more_blocks_or_places_never_admit_less(requests, num_blocks, places, st
     st.lists(lengths, min_size=1, max_size=8),
     st.sampled_from(["guaranteed_no_evict", "static_batch"]),
     st.integers(0, 6),
-    st.sampled_from([(None, 33), ("fcfs", 6), ("fcfs", 11), ("fcfs", 24)]),
+    st.sampled_from([(None, 33), ("fcfs", 6), ("fcfs", 11), ("fcfs", 24), ("equal_progress", 11)]),
+    st.tuples(st.booleans(), st.integers(0, 3)),
 )
-def test_no_request_is_evicted_or_starved(requests, policy, gap, budget):
-    chunking, num_tokens = budget
-    world = World(num_blocks=12, max_batch_size=3, max_num_tokens=num_tokens, chunking=chunking, policy=policy)
-    pending = [waiting(i, prompt_len=prompt, max_tokens=new) for i, (prompt, new) in enumerate(requests)]
+def test_no_request_is_evicted_or_starved(requests, policy, gap, budget, reuse_and_drafts):
+    (chunking, num_tokens), (reuse, draft_len) = budget, reuse_and_drafts
+    world = World(
+        num_blocks=12,
+        max_batch_size=3,
+        max_num_tokens=num_tokens,
+        chunking=chunking,
+        policy=policy,
+        reuse=reuse,
+        draft_len=draft_len,
+    )
+    guess = (TOKEN,) * 5 + (TOKEN + 1,) * 5
+    pending = [
+        waiting(i, prompt_len=prompt, max_tokens=new, draft_tokens=guess if i % 2 else ())
+        for i, (prompt, new) in enumerate(requests)
+    ]
     arrived: list[int] = []
     started: list[int] = []
     for step in range(2_000):
@@ -178,7 +210,7 @@ def test_no_request_is_evicted_or_starved(requests, policy, gap, budget):
         assert scheduled.spans or not world.active, "live requests, and nothing ran"
         ran = {span.request_id for span in scheduled.spans}
         assert set(half_done[:1]) <= ran, "the oldest half-done prompt stood still"
-        started.extend(span.request_id for span in scheduled.context_requests if span.start == 0)
+        started.extend(i for i in sorted(ran) if i not in started)
         if not pending and not world.active:
             break
     assert sorted(started) == arrived == list(range(len(requests)))

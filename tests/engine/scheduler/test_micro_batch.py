@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.kv_cache.manager import KVCacheManager
@@ -110,12 +110,19 @@ def test_a_prompt_that_outgrew_the_budget_by_a_pause_is_cut_even_without_chunkin
 
 def test_a_chunk_begins_behind_what_the_cache_is_going_to_give():
     batch = [waiting(1, prompt_len=100), waiting(2, prompt_len=90), waiting(3, prompt_len=90, position=48)]
-    scheduled = schedule(batch, chunking="fcfs", reusable={1: 80, 3: 80})
+    scheduled = schedule(batch, chunking="fcfs", reusable=lambda request: {1: 80}.get(request.request_id, 0))
     assert rows(scheduled) == [(2, 0, 32), (1, 80, 20)]
     assert [span.num_logit_rows for span in scheduled.spans] == [0, 1]
-    whole = schedule([batch[0], waiting(4, prompt_len=50)], reusable={1: 80})
+    whole = schedule([batch[0], waiting(4, prompt_len=50)], reusable=lambda request: {1: 80}.get(request.request_id, 0))
     assert rows(whole) == [(1, 80, 20)]
     assert whole.deferrals == (Deferral(4, TOKENS, 50, 44),)
+
+
+def test_the_cache_is_asked_only_about_newcomers_that_can_get_rows():
+    asked = []
+    batch = [waiting(1, prompt_len=100, position=48), *[waiting(i, prompt_len=20) for i in range(2, 9)]]
+    schedule(batch, chunking="fcfs", tokens=100, reusable=lambda request: asked.append(request.request_id) or 4)
+    assert asked == [2, 3, 4]
 
 
 def test_the_deferrals_of_a_long_queue_are_handed_on_unmade():
@@ -253,6 +260,7 @@ def test_budgets_hold_chunks_end_on_units_and_everyone_is_accounted_for(batch, r
 @settings(deadline=None)
 @given(batches(), st.integers(1, 60), st.sampled_from([None, "fcfs"]), st.sampled_from([1, 4, 7]))
 def test_more_tokens_never_run_less_and_never_harm_an_older_prompt(batch, tokens, chunking, unit):
+    assume(chunking is not None or all(request.context_remaining_length <= tokens for request in batch))
     less = schedule(batch, tokens=tokens, chunking=chunking, unit=unit)
     more = schedule(batch, tokens=tokens + 1, chunking=chunking, unit=unit)
     assert more.num_tokens >= less.num_tokens

@@ -22,6 +22,11 @@ def schedule(batch, *, tokens=64, chunking="fcfs", unit=16, draft_len=0, **more)
     return scheduler.schedule(batch, [BLOCKED], 3, **more)
 
 
+def cached(tokens):
+    """What the cache is expected to give, by request id."""
+    return lambda request: tokens.get(request.request_id, 0)
+
+
 def again(scheduled, *, tokens=64, chunking="fcfs", unit=16):
     return refit(scheduled, max_num_tokens=tokens, chunk_unit=unit, chunking=chunking)
 
@@ -104,22 +109,33 @@ def test_without_chunking_the_youngest_prompt_waits():
 
 def test_a_credit_that_came_as_expected_changes_nothing():
     request = waiting(1, prompt_len=100)
-    scheduled = schedule([request], reusable={1: 80})
+    scheduled = schedule([request], reusable=cached({1: 80}))
     assert rows(scheduled) == [(1, 80, 20, 1)]
     request.context_current_position = 80
     assert again(scheduled) is scheduled
 
 
-def test_a_prompt_whose_credit_did_not_come_gets_as_many_rows_from_its_start():
-    scheduled = schedule([waiting(1, prompt_len=100)], reusable={1: 80})
-    assert rows(again(scheduled)) == [(1, 0, 16, 0)]
-    scheduled = schedule([waiting(1, prompt_len=100)], reusable={1: 99})
-    assert rows(again(scheduled)) == [(1, 0, 16, 0)], "a unit at least"
+def test_a_prompt_whose_credit_did_not_come_takes_what_the_step_has():
+    scheduled = schedule([running(9), waiting(1, prompt_len=100)], reusable=cached({1: 80}))
+    refitted = again(scheduled)
+    assert rows(refitted) == [(1, 0, 48, 0), (9, 20, 1, 1)]
+    assert refitted.deferrals == (BLOCKED, Deferral(1, TRUNCATED, needed=100, available=48))
+    scheduled = schedule([waiting(1, prompt_len=200)], reusable=cached({1: 120}))
+    assert rows(scheduled) == [(1, 120, 56, 0)]
+    assert rows(again(scheduled)) == [(1, 0, 48, 0)]
+
+
+def test_an_unfinished_chunk_whose_credit_did_not_come_keeps_a_unit():
+    scheduled = schedule([running(9), waiting(1, prompt_len=200)], tokens=20, reusable=cached({1: 125}))
+    assert rows(scheduled)[0] == (1, 125, 19, 0)
+    request = scheduled.spans[0].request
+    request.context_current_position = 5
+    assert rows(again(scheduled, tokens=20))[0] == (1, 5, 11, 0)
 
 
 def test_without_chunking_a_prompt_whose_credit_did_not_come_runs_whole_or_waits():
     batch = [waiting(1, prompt_len=40), waiting(2, prompt_len=30)]
-    scheduled = schedule(batch, chunking=None, reusable={1: 10, 2: 20})
+    scheduled = schedule(batch, chunking=None, reusable=cached({1: 10, 2: 20}))
     assert rows(scheduled) == [(1, 10, 30, 1), (2, 20, 10, 1)]
     refitted = again(scheduled, chunking=None)
     assert rows(refitted) == [(1, 0, 40, 1)]
@@ -173,7 +189,7 @@ def test_whatever_was_found_in_the_cache_the_budget_holds(
     reusable = {
         i: min(credit, length - 1) for i, (credit, (length, _)) in enumerate(zip(expected, prompts, strict=False))
     }
-    scheduled = schedule(batch, tokens=tokens, chunking=chunking, unit=unit, reusable=reusable)
+    scheduled = schedule(batch, tokens=tokens, chunking=chunking, unit=unit, reusable=cached(reusable))
     for request, (length, credit) in zip(batch, prompts, strict=False):
         request.context_current_position = min(credit, length - 1)
     budget = max(tokens - cut, num_generations + unit)

@@ -7,9 +7,9 @@ from engine.llm_request import RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
 from engine.scheduler.block_needs import blocks_for_step, blocks_of_life
-from engine.scheduler.capacity import CapacityScheduler, started_or_not
+from engine.scheduler.capacity import CapacityScheduler
 from engine.scheduler.utilization import fit_running, reserve_for
-from tests.engine.live_requests import TOKEN, World, running, waiting
+from tests.engine.live_requests import TOKEN, World, running, started_or_not, waiting
 
 STEP, PAUSED, PLACES = DeferralReason.NO_BLOCKS_FOR_STEP, DeferralReason.PAUSED, DeferralReason.REQUEST_BUDGET
 BEHIND = DeferralReason.BEHIND_BLOCKED_REQUEST
@@ -58,6 +58,21 @@ def test_several_are_paused_youngest_first_and_reported_oldest_first():
     assert [r.request_id for r in kept.paused] == [2, 3]
     assert kept.held_back == (Deferral(3, PAUSED, 2, 0), Deferral(2, PAUSED, 2, 1))
     assert kept.num_free_blocks == 0
+
+
+def test_a_shared_block_comes_back_with_the_last_that_holds_it():
+    kv = KVCacheManager(num_blocks=8, tokens_per_block=4, max_seq_len=1024)
+    batch = [running(1, prompt_len=8), running(2, prompt_len=8), running(3, prompt_len=8)]
+    for request, num_tokens in zip(batch, (8, 12, 12), strict=True):
+        kv.claim([(request, 1)], [])
+        kv.reserve(request.request_id, num_tokens)
+        kv.commit(request.request_id, 8)
+    assert kv.block_table(1)[0] == kv.block_table(3)[0], "nothing is shared"
+    kv.reserve(9, 4 * kv.num_free_blocks)
+    kept = fit_running(batch, kv)
+    assert [r.request_id for r in kept.paused] == [3]
+    kv.free(3)
+    assert kept.num_free_blocks == kv.num_free_blocks - 1, "the oldest took one of those that came back"
 
 
 def test_the_oldest_is_never_paused_but_waits_for_one_that_ends():
@@ -142,10 +157,10 @@ lengths = st.tuples(st.integers(1, 30), st.integers(1, 14))
     st.integers(0, 6),
     st.integers(0, 12),
     st.sampled_from([(None, 12), (None, 33), ("fcfs", 6), ("fcfs", 24), ("equal_progress", 6), ("equal_progress", 24)]),
-    st.integers(0, 3),
+    st.tuples(st.booleans(), st.integers(0, 3)),
 )
-def test_any_pool_that_holds_the_largest_request_finishes_everything(requests, gap, spare, budget, draft_len):
-    chunking, num_tokens = budget
+def test_any_pool_that_holds_the_largest_request_finishes_everything(requests, gap, spare, budget, reuse_and_drafts):
+    (chunking, num_tokens), (reuse, draft_len) = budget, reuse_and_drafts
     pending = [
         waiting(i, prompt_len=min(prompt, num_tokens if chunking is None else 30), max_tokens=new, draft_tokens=draft)
         for i, (prompt, new) in enumerate(requests)
@@ -160,6 +175,7 @@ def test_any_pool_that_holds_the_largest_request_finishes_everything(requests, g
         chunking=chunking,
         policy="max_utilization",
         draft_len=draft_len,
+        reuse=reuse,
     )
     num_arrived = num_rows = 0
     for step in range(3_000):
