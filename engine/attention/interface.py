@@ -14,6 +14,7 @@ Source: TensorRT-LLM's AttentionMetadata; the object holds tensors and what it d
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import torch
 
@@ -36,6 +37,7 @@ class AttentionStep:
     Shapes: S sequences (padding dummies included), contexts first. seq_lens: query rows of each sequence.
     block_tables: block ids of each sequence, as long as its reservation; unused table entries become block 0.
     padded_num_tokens: rows after token padding, None when no token padding happened.
+    max_kv_lens: KV tokens that each sequence can ever have, () where no row lies behind them.
     """
 
     request_ids: tuple[int, ...]
@@ -46,12 +48,16 @@ class AttentionStep:
     num_contexts: int
     num_tokens: int
     padded_num_tokens: int | None = None
+    max_kv_lens: tuple[int, ...] = ()
 
     @property
     def kv_lens(self) -> tuple[int, ...]:
-        """Length of each sequence's KV after the step: cached + new."""
+        """Length of each sequence's KV after the step: cached + new, without rows that can only be dead."""
         cached = self.kv_cache_params.num_cached_tokens_per_seq
-        return tuple(c + n for c, n in zip(cached, self.seq_lens, strict=True))
+        lengths = tuple([c + n for c, n in zip(cached, self.seq_lens, strict=True)])
+        if not self.max_kv_lens:
+            return lengths
+        return tuple([min(length, most) for length, most in zip(lengths, self.max_kv_lens, strict=True)])
 
     @property
     def num_seqs(self) -> int:
@@ -156,6 +162,14 @@ class AttentionMetadata(abc.ABC):
         It costs what changed, not what there is: no Python a sequence.
         Raises: CapacityError when a sequence would outgrow its blocks; the metadata is as before then.
         """
+
+    def derive_kv_lens(self, start: int, end: int, derive: Callable[[torch.Tensor], object]) -> None:
+        """Let device work write the lengths of sequences [start, end), in place and behind ``prepare``.
+
+        They may only be lower than what was prepared, which from then on is an upper bound. derive: gets a view of
+        kv_lens, and runs in stream order.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def attend(

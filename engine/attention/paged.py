@@ -15,6 +15,7 @@ Source: TensorRT-LLM's and FlashInfer's per-step tables, with one derived tensor
 import abc
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -94,6 +95,12 @@ class PagedMetadata(AttentionMetadata, abc.ABC):
         self._step, self._num_advanced = step, 0
         self._live = self.kv_lens[: step.num_seqs]
         self._steps_left = self._room(step.num_seqs)
+
+    def derive_kv_lens(self, start: int, end: int, derive: Callable[[torch.Tensor], object]) -> None:
+        """Let device work lower the lengths of some sequences; what the host knows of them is an upper bound then."""
+        lengths = self.kv_lens[start:end]
+        self._stream.launch(lambda: derive(lengths))
+        self._writes.append(TensorWrite("kv_lens", start, end, in_place_add=True))
 
     def advance(self, step: SteadyStep) -> None:
         """Add one to every live length on the device, and write the tables that grew; the mirror follows later.

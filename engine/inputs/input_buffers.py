@@ -5,7 +5,7 @@ baked into graphs), the metadata's own tensors the third. These buffers live as 
 *contents* change every step, their addresses never do.
 
 Does not: decide what is written (``prepare.py`` is the only writer) or know a step.
-Source: TensorRT-LLM's InputBuffers and decoder runner buffers, without the speculative and beam groups.
+Source: TensorRT-LLM's InputBuffers and decoder runner buffers, without the beam group.
 """
 
 import dataclasses
@@ -19,8 +19,9 @@ from engine.device import DeviceRegistry, DeviceSpec, PinnedRing
 class DecoderInputBuffers:
     """Device tensors that every step of the decoder overwrites.
 
-    Shapes: input_ids [max_num_tokens] int32, position_ids [1, 1, max_num_tokens] int32, gather_ids, seq_slots and
-    previous_batch_indices [max_num_sequences] int64. Valid: for the life of the engine.
+    Shapes: input_ids [max_num_tokens] int32, position_ids [1, 1, max_num_tokens] int32, gather_ids and seq_slots
+    [logit rows] int64, previous_batch_indices [max_num_sequences] int64, previous_draft_lens and kv_limits
+    [max_num_sequences] int32. Valid: for the life of the engine.
     """
 
     input_ids: torch.Tensor
@@ -28,19 +29,30 @@ class DecoderInputBuffers:
     gather_ids: torch.Tensor
     seq_slots: torch.Tensor
     previous_batch_indices: torch.Tensor
+    previous_draft_lens: torch.Tensor
+    kv_limits: torch.Tensor
 
     @classmethod
     def allocate(
-        cls, *, max_num_tokens: int, max_num_sequences: int, spec: DeviceSpec, registry: DeviceRegistry
+        cls,
+        *,
+        max_num_tokens: int,
+        max_num_sequences: int,
+        spec: DeviceSpec,
+        registry: DeviceRegistry,
+        max_draft_len: int = 0,
     ) -> "DecoderInputBuffers":
         """Allocate every buffer at its capacity, and register it as device memory."""
         device = spec.torch_device
+        logit_rows = max(max_num_sequences, min(max_num_sequences * (1 + max_draft_len), max_num_tokens))
         buffers = cls(
             input_ids=torch.zeros(max_num_tokens, dtype=torch.int32, device=device),
             position_ids=torch.zeros(1, 1, max_num_tokens, dtype=torch.int32, device=device),
-            gather_ids=torch.zeros(max_num_sequences, dtype=torch.int64, device=device),
-            seq_slots=torch.zeros(max_num_sequences, dtype=torch.int64, device=device),
+            gather_ids=torch.zeros(logit_rows, dtype=torch.int64, device=device),
+            seq_slots=torch.zeros(logit_rows, dtype=torch.int64, device=device),
             previous_batch_indices=torch.zeros(max_num_sequences, dtype=torch.int64, device=device),
+            previous_draft_lens=torch.zeros(max_num_sequences, dtype=torch.int32, device=device),
+            kv_limits=torch.zeros(max_num_sequences, dtype=torch.int32, device=device),
         )
         for name, tensor in buffers.tensors().items():
             registry.register(f"input_buffers.{name}", tensor)
@@ -64,6 +76,8 @@ class StagingRings:
     gather_ids: PinnedRing
     seq_slots: PinnedRing
     previous_batch_indices: PinnedRing
+    previous_draft_lens: PinnedRing
+    kv_limits: PinnedRing
 
     @classmethod
     def allocate(cls, buffers: DecoderInputBuffers, spec: DeviceSpec) -> "StagingRings":

@@ -4,12 +4,16 @@ Pure and torch-free: spans and block tables in, ``HostInputs`` out. It reads eac
 asks for the mode. Row order is a correctness rule: the tokens that the host knows form one contiguous segment, and
 those that lie on the device from the previous step form the next one, so that each is written by one operation.
 
+A verify row runs the newest token and the drafts behind it. While the host knows that token, all of them are host
+tokens. When samples of the request are still on the device, it does not even know how many drafts were accepted: the
+row is laid out for the best case, and the device derives its tokens and moves it down.
+
 Does not: choose the batch, pad, or copy. Source: the context, extend and generation packing of TensorRT-LLM.
 """
 
 from collections.abc import Callable, Sequence
 
-from engine.inputs.host_inputs import HostInputs, Segment, TokenSource
+from engine.inputs.host_inputs import DraftLayout, HostInputs, LogitRows, Segment, TokenSource
 from engine.scheduled import PaddedBatch, RowKind, Span
 
 BlockTable = Callable[[int], tuple[int, ...]]
@@ -17,11 +21,22 @@ BlockTable = Callable[[int], tuple[int, ...]]
 
 def token_source(span: Span) -> TokenSource:
     """Say where a span's tokens come from: dummies are zero, a previous sample is gathered, the rest is host."""
-    if span.request.is_dummy:
+    request = span.request
+    if request.is_dummy:
         return TokenSource.ZERO
-    if span.kind is RowKind.GENERATION and span.request.py_batch_idx is not None:
+    if span.kind is RowKind.GENERATION and request.py_batch_idx is not None:
+        return TokenSource.DEVICE
+    if span.draft_tokens and request.num_in_flight:
         return TokenSource.DEVICE
     return TokenSource.HOST
+
+
+def kv_limit(span: Span) -> int:
+    """Count the KV tokens that a span's request can ever have: its last token is never fed back.
+
+    Rows at or behind this position can only be drafts behind the request's end.
+    """
+    return span.request.max_total_tokens - 1
 
 
 def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
@@ -40,7 +55,8 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
         first_row = len(position_ids)
         position_ids.extend(range(span.start, span.end))
         if source is TokenSource.HOST:
-            input_ids.extend(span.request.token_range(span.start, span.end))
+            input_ids.extend(span.request.token_range(span.start, span.end - len(span.draft_tokens)))
+            input_ids.extend(span.draft_tokens)
         elif source is TokenSource.DEVICE:
             assert span.request.py_batch_idx is not None
             previous.append(span.request.py_batch_idx)
@@ -49,12 +65,14 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
             gather_ids.extend(range(last_row - span.num_logit_rows, last_row))
             assert span.request.py_seq_slot is not None, f"request {span.request_id} has no slot"
             seq_slots.extend([span.request.py_seq_slot] * span.num_logit_rows)
+    drafts = _drafts(batch, spans, sources)
+    if drafts is not None:
+        _keep_dead_rows_in_range(position_ids, spans, sources, drafts)
     return HostInputs(
         input_ids=tuple(input_ids),
         position_ids=tuple(position_ids),
         previous_batch_indices=tuple(previous),
-        gather_ids=tuple(gather_ids),
-        seq_slots=tuple(seq_slots),
+        logit_rows=LogitRows(tuple(gather_ids), tuple(seq_slots)),
         sequence_lengths=tuple([span.num_rows for span in spans]),
         prompt_lengths=tuple([span.request.py_prompt_len for span in spans]),
         request_ids=tuple([span.request_id for span in spans]),
@@ -62,7 +80,33 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
         block_tables=tuple([block_table(span.request_id) for span in spans]),
         num_contexts=sum(span.kind is RowKind.CONTEXT for span in spans),
         segments=_segments(spans, sources),
+        drafts=drafts,
     )
+
+
+def _drafts(batch: PaddedBatch, spans: Sequence[Span], sources: Sequence[TokenSource]) -> DraftLayout | None:
+    """Describe the drafts of this step and of the samples on the device; None for a step that knows neither."""
+    on_device = [s.request for s, source in zip(spans, sources, strict=True) if source is TokenSource.DEVICE]
+    draft_len = batch.scheduled.draft_len
+    if not draft_len and all(request.num_in_flight < 2 for request in on_device):
+        return None
+    previous = tuple([max(0, request.num_in_flight - 1) for request in on_device])
+    return DraftLayout(draft_len, previous, tuple([kv_limit(span) for span in spans]))
+
+
+def _keep_dead_rows_in_range(
+    position_ids: list[int], spans: Sequence[Span], sources: Sequence[TokenSource], drafts: DraftLayout
+) -> None:
+    """Put rows behind a request's last position onto it: tables of positions end there, and they stay dead.
+
+    The device does the same for the rows that it moves.
+    """
+    row = 0
+    for span, source, limit in zip(spans, sources, drafts.kv_limits, strict=True):
+        if span.end > limit and source is not TokenSource.DEVICE:
+            for at in range(max(0, limit - span.start), span.num_rows):
+                position_ids[row + at] = limit
+        row += span.num_rows
 
 
 def _segments(spans: Sequence[Span], sources: Sequence[TokenSource]) -> tuple[Segment, Segment, Segment]:

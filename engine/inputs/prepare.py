@@ -15,6 +15,7 @@ import torch
 from engine.attention.interface import AttentionMetadata, AttentionStep, KVCacheParams
 from engine.device import DeviceSpec, PinnedRing, Stream
 from engine.errors import CapacityError
+from engine.inputs.draft_rows import DraftRows
 from engine.inputs.host_inputs import HostInputs
 from engine.inputs.input_buffers import DecoderInputBuffers, StagingRings
 from engine.inputs.records import BufferWrite, PreparedInputs, SampleStateTensors, Writer
@@ -31,6 +32,7 @@ def attention_step(host: HostInputs, padded_num_tokens: int | None = None) -> At
         num_contexts=host.num_contexts,
         num_tokens=host.num_tokens,
         padded_num_tokens=padded_num_tokens,
+        max_kv_lens=() if host.drafts is None else host.drafts.kv_limits,
     )
 
 
@@ -50,6 +52,7 @@ class DecoderInputPreparer:
         """Allocate the mirrors; the buffers come from outside because the lab shows them."""
         self.buffers = buffers
         self._rings = StagingRings.allocate(buffers, spec)
+        self._draft_rows = DraftRows(buffers, spec)
         self._stream = stream
 
     def copy_inputs(
@@ -71,6 +74,7 @@ class DecoderInputPreparer:
         buffers, num_logits = self.buffers, len(host.gather_ids)
         writes = [*self._write_tokens(host, previous)]
         writes += self._copy("position_ids", self._rings.position_ids, host.position_ids)
+        writes += self._derive_rows(host, previous)
         writes += self._zero_tail(host.num_tokens, num_rows)
         writes += self._copy("gather_ids", self._rings.gather_ids, host.gather_ids)
         writes += self._copy("seq_slots", self._rings.seq_slots, host.seq_slots)
@@ -82,7 +86,18 @@ class DecoderInputPreparer:
             attn_metadata=metadata,
             num_tokens=host.num_tokens,
             writes=tuple(writes),
+            draft_len=host.draft_len,
+            num_verify_rows=host.num_verify_rows,
         )
+
+    def correct_lengths(self, host: HostInputs, metadata: AttentionMetadata) -> None:
+        """Lower the KV lengths of rows that were laid out for the best case; comes behind ``metadata.prepare``."""
+        count = len(host.previous_batch_indices)
+        if host.drafts is None or not count:
+            return
+        first, device_rows = host.first_device_sequence, host.segments[1]
+        write = self._draft_rows.lengths(start=device_rows.start, num_sequences=count, draft_len=host.draft_len)
+        metadata.derive_kv_lens(first, first + count, write)
 
     def steady_inputs(self, prepared: PreparedInputs, previous: SampleStateTensors) -> SteadyInputs:
         """Make the views with which the steps after a full decode step are derived from it.
@@ -126,10 +141,11 @@ class DecoderInputPreparer:
             writes += self._copy(
                 "previous_batch_indices", self._rings.previous_batch_indices, host.previous_batch_indices
             )
-            target = self.buffers.input_ids[device_rows.start : device_rows.end]
-            slots = self.buffers.previous_batch_indices[: len(host.previous_batch_indices)]
-            samples = previous.new_tokens[0, :, 0]
-            self._stream.launch(lambda: torch.index_select(samples, 0, slots, out=target))
+            if host.drafts is None:
+                target = self.buffers.input_ids[device_rows.start : device_rows.end]
+                slots = self.buffers.previous_batch_indices[: len(host.previous_batch_indices)]
+                samples = previous.new_tokens[0, :, 0]
+                self._stream.launch(lambda: torch.index_select(samples, 0, slots, out=target))
             writes.append(BufferWrite("input_ids", device_rows.start, device_rows.end, Writer.DEVICE_GATHER))
         if zero_rows.end > zero_rows.start:
             # Neither copy reaches the dummies' rows: without this, the graph would read the previous step's tokens.
@@ -137,6 +153,20 @@ class DecoderInputPreparer:
             self._stream.launch(padding.zero_)
             writes.append(BufferWrite("input_ids", zero_rows.start, zero_rows.end, Writer.ZERO_FILL))
         return writes
+
+    def _derive_rows(self, host: HostInputs, previous: SampleStateTensors | None) -> list[BufferWrite]:
+        """Correct rows behind samples that the host has not read; without drafts there is nothing to correct."""
+        if host.drafts is None or not host.previous_batch_indices:
+            return []
+        assert previous is not None, "device rows without a previous sample"
+        first, count, rows = host.first_device_sequence, len(host.previous_batch_indices), host.segments[1]
+        limits = host.drafts.kv_limits[first : first + count]
+        writes = self._copy("previous_draft_lens", self._rings.previous_draft_lens, host.drafts.previous_draft_lens)
+        writes += self._copy("kv_limits", self._rings.kv_limits, limits)
+        self._stream.launch(
+            self._draft_rows.derive(previous, start=rows.start, num_sequences=count, draft_len=host.draft_len)
+        )
+        return [*writes, BufferWrite("position_ids", rows.start, rows.end, Writer.IN_PLACE_ADD)]
 
     def _zero_tail(self, start: int, end: int) -> list[BufferWrite]:
         """Neutralise the rows of token padding: a chain reads them, and they would hold what an earlier step left."""

@@ -22,11 +22,15 @@ from engine.scheduled import ScheduledRequests
 class SampleStateTensors:
     """Where the previous step's samples lie on the device.
 
-    Shapes: new_tokens [1 + K, A, 1] int32, persistent, indexed by sequence slot, not in any graph pool.
+    Shapes: new_tokens [1 + K, A, 1] int32, persistent, indexed by sequence slot, not in any graph pool; num_accepted
+    [A] int32, of those that were verify rows. guesses [A, any] and guess_starts [A] int32: the drafts that follow.
     Valid: until the next forward writes the same slots.
     """
 
     new_tokens: Int32[torch.Tensor, "T A 1"]
+    num_accepted: Int32[torch.Tensor, " A"] | None = None
+    guesses: Int32[torch.Tensor, "A _"] | None = None
+    guess_starts: Int32[torch.Tensor, " A"] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +76,8 @@ class PreparedInputs:
     Shapes: input_ids [N] int32, position_ids [P, 1, N] int32, gather_ids [R] int64 (rows whose hidden state
     reaches the LM head), seq_slots [R] int64 (where each logit row's sample goes); views of the persistent
     buffers, cut to the padded step. num_tokens: rows of sequences, padding dummies included; with token padding N is
-    larger. Valid: until the next prepare.
+    larger. draft_len: K; num_verify_rows: the last logit rows, 1 + K for each sequence that verifies drafts.
+    Valid: until the next prepare.
     """
 
     input_ids: Int32[torch.Tensor, " N"]
@@ -82,6 +87,8 @@ class PreparedInputs:
     attn_metadata: AttentionMetadata
     num_tokens: int
     writes: tuple[BufferWrite, ...]
+    draft_len: int = 0
+    num_verify_rows: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

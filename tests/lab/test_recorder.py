@@ -168,7 +168,7 @@ def test_addresses_never_change_and_each_graph_key_has_one_metadata_object(full_
             if view.layer != "metadata":
                 by_buffer.setdefault((view.layer, view.name), set()).add(view.address)
         by_key.setdefault(step.path.bucket if step.path.key else None, set()).add(step.metadata.object_id)
-    assert len(by_buffer) == 8
+    assert len(by_buffer) == 10
     assert all(len(addresses) == 1 for addresses in by_buffer.values())
     assert all(len(objects) == 1 for objects in by_key.values())
     assert len(set().union(*by_key.values())) == len(by_key)

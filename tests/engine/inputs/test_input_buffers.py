@@ -17,6 +17,8 @@ def test_buffers_are_sized_by_tokens_and_by_sequences() -> None:
         "gather_ids": (6,),
         "seq_slots": (6,),
         "previous_batch_indices": (6,),
+        "previous_draft_lens": (6,),
+        "kv_limits": (6,),
     }
     assert buffers.input_ids.dtype is torch.int32
     assert all(registry.owns(tensor) for tensor in buffers.tensors().values())
@@ -30,3 +32,15 @@ def test_every_buffer_has_a_mirror_of_its_own_length() -> None:
         staged = getattr(rings, name).stage(list(range(tensor.numel())))
         assert staged.tolist() == list(range(tensor.numel()))
         assert staged.dtype is tensor.dtype
+
+
+def test_every_verify_row_has_room_among_the_logit_rows_up_to_the_rows_of_a_step() -> None:
+    for max_num_tokens, rows in ((100, 18), (10, 10)):
+        buffers = DecoderInputBuffers.allocate(
+            max_num_tokens=max_num_tokens,
+            max_num_sequences=6,
+            max_draft_len=2,
+            spec=resolve_device("cpu", "float32"),
+            registry=DeviceRegistry(),
+        )
+        assert buffers.gather_ids.numel() == buffers.seq_slots.numel() == rows

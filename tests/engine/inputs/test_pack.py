@@ -7,15 +7,26 @@ from hypothesis import strategies as st
 from engine.config import SamplingParams
 from engine.inputs.host_inputs import TokenSource
 from engine.inputs.pack import pack
+from engine.inputs.prepare import attention_step
 from engine.llm_request import LlmRequest, RequestSpec, RequestState
-from engine.scheduled import BudgetUse, PaddedBatch, RowKind, ScheduledRequests, Span, context_span, generation_span
+from engine.scheduled import (
+    BudgetUse,
+    PaddedBatch,
+    RowKind,
+    ScheduledRequests,
+    Span,
+    context_span,
+    generation_span,
+    verify_span,
+)
 
 
 def batch_of(*spans: Span) -> PaddedBatch:
     contexts = tuple(s for s in spans if s.kind is RowKind.CONTEXT)
-    others = tuple(s for s in spans if s.kind is RowKind.GENERATION)
+    others = tuple(s for s in spans if s.kind in (RowKind.GENERATION, RowKind.EXTEND))
     budget = BudgetUse(sum(s.num_rows for s in spans), 512, len(spans), 8)
-    return PaddedBatch(ScheduledRequests(contexts, others, (), (), budget), spans)
+    draft_len = max((len(s.draft_tokens) for s in others), default=0)
+    return PaddedBatch(ScheduledRequests(contexts, others, (), (), budget, draft_len=draft_len), spans)
 
 
 def context(request_id: int, prompt: list[int], position: int, chunk: int) -> Span:
@@ -35,10 +46,24 @@ def generation(request_id: int, tokens: list[int], *, slot: int, on_device: bool
     return generation_span(request)
 
 
-def padding(slot: int) -> Span:
-    request = LlmRequest(RequestSpec(2**64 - 1, (1,), SamplingParams(), is_dummy=True))
+def verify(request_id: int, tokens: list[int], draft_len: int, *, in_flight: int = 0, max_new: int = 40) -> Span:
+    """A verify row of a request with a two-token prompt. in_flight: samples on the device, at best."""
+    guess = tuple(range(100, 130))
+    params = SamplingParams(max_tokens=max_new)
+    request = LlmRequest(RequestSpec(request_id, tuple(tokens[:2]), params, draft_tokens=guess))
+    request.generated.extend(tokens[2:])
+    request.context_current_position = 2
+    request.state = RequestState.GENERATION_IN_PROGRESS
+    request.py_seq_slot = request.py_batch_idx = request_id
+    request.num_in_flight = in_flight
+    return verify_span(request, draft_len)
+
+
+def padding(slot: int, draft_len: int = 0) -> Span:
+    params = SamplingParams(max_tokens=1 + draft_len)
+    request = LlmRequest(RequestSpec(2**64 - 1 - draft_len, (1,), params, is_dummy=True))
     request.py_seq_slot = slot
-    return Span(request, RowKind.PADDING, 0, 1, 1)
+    return Span(request, RowKind.PADDING, 0, 1 + draft_len, 1 + draft_len)
 
 
 def test_a_middle_chunk_has_its_own_tokens_and_positions_and_no_logit_row() -> None:
@@ -94,6 +119,51 @@ def test_rows_out_of_order_are_an_error_of_ours() -> None:
         pack(batch_of(*spans), lambda _id: (0,))
 
 
+def test_a_verify_row_that_the_host_knows_runs_the_newest_token_and_the_drafts_behind_it() -> None:
+    host = pack(batch_of(context(0, [1, 2, 3], 0, 3), verify(1, [5, 6, 7, 8], 2), padding(9, 2)), lambda _id: (0,))
+    host.check()
+    assert host.input_ids == (1, 2, 3, 8, 102, 103)
+    assert host.position_ids == (0, 1, 2, 3, 4, 5, 0, 1, 2)
+    assert host.gather_ids == (2, 3, 4, 5, 6, 7, 8)
+    assert host.seq_slots == (0, 1, 1, 1, 9, 9, 9)
+    assert host.num_verify_rows == 6
+    assert host.drafts is not None
+    assert host.drafts.previous_draft_lens == ()
+    assert host.segments[1].start == host.segments[1].end == 6
+
+
+def test_a_verify_row_behind_unread_samples_is_laid_out_for_the_best_case() -> None:
+    unread = verify(1, [5, 6, 7], 2, in_flight=3)
+    host = pack(batch_of(verify(0, [5, 6, 7], 2), unread, padding(9, 2)), lambda _id: (0,))
+    host.check()
+    assert host.input_ids == (7, 101, 102), "of the second request the host knows no token"
+    assert host.position_ids[3:6] == (5, 6, 7), "as if both drafts had been accepted"
+    assert host.previous_batch_indices == (1,)
+    assert host.drafts is not None
+    assert host.drafts.previous_draft_lens == (2,)
+    assert host.first_device_sequence == 1
+
+
+def test_a_plain_row_behind_an_unread_verify_row_is_corrected_too() -> None:
+    span = verify(1, [5, 6, 7], 2, in_flight=3)
+    host = pack(batch_of(generation_span(span.request)), lambda _id: (0,))
+    host.check()
+    assert (host.draft_len, host.position_ids, host.num_verify_rows) == (0, (5,), 0)
+    assert host.drafts is not None
+    assert host.drafts.previous_draft_lens == (2,)
+    plain = verify(1, [5, 6, 7], 2, in_flight=1)
+    assert pack(batch_of(generation_span(plain.request)), lambda _id: (0,)).drafts is None
+
+
+def test_rows_behind_a_requests_last_position_lie_on_it_and_have_no_kv() -> None:
+    span = verify(1, [5, 6, 7], 4, max_new=3)  # five tokens in all: positions 0 to 4, and the last is never fed back
+    host = pack(batch_of(span), lambda _id: (0,))
+    assert host.position_ids == (2, 3, 4, 4, 4)
+    assert host.drafts is not None
+    assert host.drafts.kv_limits == (4,)
+    assert attention_step(host).kv_lens == (4,)
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> PaddedBatch:
     spans: list[Span] = []
@@ -101,11 +171,17 @@ def batches(draw: st.DrawFn) -> PaddedBatch:
         prompt = draw(st.lists(st.integers(0, 99), min_size=1, max_size=20))
         position = draw(st.integers(0, len(prompt) - 1))
         spans.append(context(request_id, prompt, position, draw(st.integers(1, len(prompt) - position))))
+    draft_len = draw(st.integers(0, 3))
     for on_device in (False, True):
         for _ in range(draw(st.integers(0, 3))):
-            tokens = draw(st.lists(st.integers(0, 99), min_size=2, max_size=20))
-            spans.append(generation(len(spans), tokens, slot=len(spans), on_device=on_device))
-    spans.extend(padding(30) for _ in range(draw(st.integers(0, 3))))
+            tokens = draw(st.lists(st.integers(0, 99), min_size=3, max_size=20))
+            if draft_len:
+                in_flight = draw(st.integers(1, 1 + draft_len)) if on_device else 0
+                max_new = len(tokens) - 2 + draw(st.integers(1, 6))
+                spans.append(verify(len(spans), tokens, draft_len, in_flight=in_flight, max_new=max_new))
+            else:
+                spans.append(generation(len(spans), tokens, slot=len(spans), on_device=on_device))
+    spans.extend(padding(30, draft_len) for _ in range(draw(st.integers(0, 3))))
     return batch_of(*spans)
 
 
@@ -116,9 +192,14 @@ def test_unpacking_the_layout_gives_the_spans_back(batch: PaddedBatch) -> None:
     row = 0
     for index, span in enumerate(batch.spans):
         positions = host.position_ids[row : row + span.num_rows]
-        assert positions == tuple(range(span.start, span.end))
+        limit = span.request.max_total_tokens - 1
+        on_device = host.segments[1].start <= row < host.segments[1].end
+        assert positions == tuple(p if on_device else min(p, limit) for p in range(span.start, span.end))
         if host.segments[0].start <= row < host.segments[0].end:
-            assert list(host.input_ids[row : row + span.num_rows]) == span.request.tokens[span.start : span.end]
+            known = span.request.tokens[span.start : span.end - len(span.draft_tokens)]
+            assert list(host.input_ids[row : row + span.num_rows]) == known + list(span.draft_tokens)
+        if on_device and span.draft_tokens:
+            assert span.request.num_in_flight > 0
         assert host.request_ids[index] == span.request_id
         row += span.num_rows
     assert row == host.num_tokens

@@ -9,7 +9,7 @@ from engine.attention.interface import MetadataCapacity
 from engine.attention.vanilla import VanillaBackend
 from engine.device import DeviceRegistry, LaggedStream, Stream, make_stream, resolve_device
 from engine.errors import CapacityError
-from engine.inputs.host_inputs import HostInputs, Segment, TokenSource
+from engine.inputs.host_inputs import HostInputs, LogitRows, Segment, TokenSource
 from engine.inputs.input_buffers import DecoderInputBuffers
 from engine.inputs.prepare import DecoderInputPreparer, attention_step
 from engine.inputs.records import SampleStateTensors, Writer
@@ -28,8 +28,10 @@ def host_inputs(num_context_rows: int, slots: tuple[int, ...], num_dummies: int)
         input_ids=tuple(range(100, 100 + num_context_rows)),
         position_ids=tuple(range(num_tokens)),
         previous_batch_indices=slots,
-        gather_ids=tuple(range(max(num_context_rows - 1, 0), num_tokens)),
-        seq_slots=tuple(range(num_tokens - max(num_context_rows - 1, 0))),
+        logit_rows=LogitRows(
+            gather_ids=tuple(range(max(num_context_rows - 1, 0), num_tokens)),
+            seq_slots=tuple(range(num_tokens - max(num_context_rows - 1, 0))),
+        ),
         sequence_lengths=lengths,
         prompt_lengths=lengths,
         request_ids=tuple(range(num_seqs)),
