@@ -252,6 +252,11 @@ class EngineConfig:
                 raise ConfigError(message)
 
     @property
+    def num_slots(self) -> int:
+        """Sequence slots: one for each request of a step, and one for each draft length's padding dummy."""
+        return self.scheduler.max_batch_size + 1 + len(self.cuda_graph.draft_lens)
+
+    @property
     def chunk_unit(self) -> int:
         """Tokens to which a truncated chunk is rounded down."""
         return self.scheduler.chunk_unit or self.kv_cache.tokens_per_block

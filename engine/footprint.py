@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 import torch
 
 from engine.config import EngineConfig
-from engine.cuda_graphs.buckets import resolve_batch_sizes
+from engine.cuda_graphs.buckets import resolve_buckets
 from engine.device import DeviceSpec, free_memory
 from engine.errors import ConfigError
 from engine.fields import bytes_in_words, cut
@@ -37,14 +37,17 @@ class Part:
 def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num_blocks: int) -> tuple[Part, ...]:
     """List the parts. num_blocks: of the pool, those of the dummies included."""
     cache, limits = config.kv_cache, config.scheduler
-    buckets = resolve_batch_sizes(
+    buckets = resolve_buckets(
         config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
     )
-    rows, slots = limits.max_num_tokens, limits.max_batch_size + 1
+    rows, slots = limits.max_num_tokens, config.num_slots
+    scored = min(rows, limits.max_batch_size * (1 + limits.draft_len)) + 1  # rows with logits
+    guess_len = config.max_seq_len if config.overlap else 0
     block = _bytes_per_block(cache.tokens_per_block, model, spec)
     blocks = -(-config.max_seq_len // cache.tokens_per_block)  # of the longest sequence
-    keys = sum(buckets) * len(config.cuda_graph.sample_modes)
+    keys = sum(map(sum, buckets.values())) * len(config.cuda_graph.sample_modes)
     table_rows = limits.max_batch_size + keys  # one metadata object eagerly, one for each key
+    draft_rows = sum([K * sum(sizes) for K, sizes in buckets.items()]) * len(config.cuda_graph.sample_modes)
     copies = _TABLE_COPIES_ON_CUDA if spec.is_cuda else _TABLE_COPIES_ON_CPU
     width = 4 * model.hidden_size + 2 * model.query_size + 2 * model.kv_size + 3 * model.intermediate_size
     pool_field = f"KVCacheConfig.num_blocks={cache.num_blocks}"
@@ -58,11 +61,14 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
     batch_field = f"SchedulerConfig.max_batch_size={limits.max_batch_size}"
     return (
         Part("the KV pool", (num_blocks + 1) * (block + 1), pool_field),  # a sink block, and a byte of ledger a block
-        Part("block tables", table_rows * (blocks + 5) * _INT32 * copies, batch_field),  # five lengths a row
+        # five lengths a row of the tables, and for each of its drafts the sequence that it belongs to
+        Part("block tables", (table_rows * (blocks + 5) + draft_rows) * _INT32 * copies, batch_field),
         Part("gathered keys and values", 0 if spec.is_cuda else gathered, batch_field),  # of one layer
         Part(
             "sampling",
-            slots * (model.vocab_size * (2 * _FLOAT32 + 1) + 8 * _INT64) + model.vocab_size * _INT64,
+            scored * model.vocab_size * 2 * _FLOAT32
+            + slots * (model.vocab_size + 8 * _INT64 + (4 + limits.draft_len + guess_len) * _INT32)
+            + model.vocab_size * _INT64,
             batch_field,
         ),
         Part(

@@ -18,7 +18,7 @@ from engine.attention.interface import AttentionBackend, AttentionMetadata, Meta
 from engine.attention.native import NativeBackend
 from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
-from engine.cuda_graphs.buckets import default_batch_sizes, resolve_batch_sizes
+from engine.cuda_graphs.buckets import default_batch_sizes, resolve_buckets
 from engine.cuda_graphs.device_graph import make_graph_backend
 from engine.cuda_graphs.key import capture_keys
 from engine.cuda_graphs.prefill import PrefillGraphs
@@ -197,13 +197,24 @@ def build_decoder_engine(
         registry.register(name, tensor)
     for name, tensor in loaded.model.named_buffers():
         registry.register(name, tensor)
-    sampler = SamplerState.allocate(limits.max_batch_size + 1, model.vocab_size, spec, registry)
-    buckets = resolve_batch_sizes(
+    sampler = SamplerState.allocate(
+        config.num_slots,
+        model.vocab_size,
+        spec,
+        registry,
+        max_draft_len=limits.draft_len,
+        guess_len=config.max_seq_len if config.overlap and limits.draft_len else 0,
+    )
+    buckets = resolve_buckets(
         config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
     )
     make_metadata = _metadata_factory(config, spec, stream, storage)
     buffers = DecoderInputBuffers.allocate(
-        max_num_tokens=limits.max_num_tokens, max_num_sequences=limits.max_batch_size, spec=spec, registry=registry
+        max_num_tokens=limits.max_num_tokens,
+        max_num_sequences=limits.max_batch_size,
+        max_draft_len=limits.draft_len,
+        spec=spec,
+        registry=registry,
     )
     graphs, prefill = _build_graphs(loaded, config, spec, stream, registry=registry, buckets=buckets, sampler=sampler)
     parts = DecoderParts(
@@ -215,7 +226,7 @@ def build_decoder_engine(
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
         key_metadata={
             key: make_metadata(key.batch_size, key.num_tokens(), is_cuda_graph=True)
-            for key in capture_keys(buckets, config.cuda_graph.sample_modes)
+            for key in capture_keys(buckets[0], config.cuda_graph.sample_modes, draft_buckets=buckets)
         },
         stream=stream,
     )
@@ -227,7 +238,7 @@ def build_decoder_engine(
         sampler=sampler,
         stream=stream,
         storage=storage,
-        buckets=buckets,
+        buckets=buckets[0],
         input_buffers=buffers,
         graphs=graphs,
         prefill=prefill,
@@ -241,7 +252,7 @@ def _build_graphs(
     stream: Stream,
     *,
     registry: DeviceRegistry,
-    buckets: tuple[int, ...],
+    buckets: dict[int, tuple[int, ...]],
     sampler: SamplerState,
 ) -> tuple[CUDAGraphRunner, PrefillGraphs]:
     """Make the two holders of graphs over one backend and its pool; a ready model may come compiled by another."""
@@ -255,7 +266,7 @@ def _build_graphs(
         stream=stream,
         spec=spec,
         registry=registry,
-        max_num_tokens=max(buckets, default=1),
+        max_num_tokens=max([(1 + K) * size for K, sizes in buckets.items() for size in sizes], default=1),
         strict=strict,
         more_tensors=lambda: {f"sampler.{name}": tensor for name, tensor in sampler.tensors().items()},
     )
@@ -273,13 +284,14 @@ def _build_graphs(
 
 
 def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> tuple[ResourceManager, KVStorage]:
-    """Size the pool, then make its ledger and its tensors; the padding dummy gets a block and a slot of its own."""
+    """Size the pool, then make its ledger and its tensors; the padding dummies get blocks and slots of their own."""
     tokens_per_block = config.kv_cache.tokens_per_block
-    num_blocks = size_kv_cache(config, model, spec) + 1
+    for_dummies = sum([-(-(1 + draft_len) // tokens_per_block) for draft_len in (0, *config.cuda_graph.draft_lens)])
+    num_blocks = size_kv_cache(config, model, spec) + for_dummies
     require_memory(footprint(config, model, spec, num_blocks=num_blocks), spec)
     resources = ResourceManager(
         KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=config.max_seq_len),
-        SeqSlotManager(config.scheduler.max_batch_size + 1),
+        SeqSlotManager(config.num_slots),
     )
     storage = KVStorage.allocate(
         num_layers=model.num_layers,
@@ -292,13 +304,17 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
     return resources, storage
 
 
-def _runner_config(config: EngineConfig, buckets: tuple[int, ...], *, simulated: bool) -> DecoderRunnerConfig:
+def _runner_config(
+    config: EngineConfig, buckets: dict[int, tuple[int, ...]], *, simulated: bool
+) -> DecoderRunnerConfig:
     limits, wanted = config.scheduler, config.cuda_graph
-    sizes = buckets or default_batch_sizes(limits.max_batch_size, padding=wanted.enable_padding)
-    rows = {size for size in (*sizes, *wanted.prefill_num_tokens) if size <= limits.max_num_tokens}
+    sizes = buckets[0] or default_batch_sizes(limits.max_batch_size, padding=wanted.enable_padding)
+    verified = [(1 + K) * size for K, of in buckets.items() for size in of if K]
+    rows = {size for size in (*sizes, *verified, *wanted.prefill_num_tokens) if size <= limits.max_num_tokens}
     return DecoderRunnerConfig(
         max_batch_size=config.scheduler.max_batch_size,
-        buckets=buckets,
+        buckets=buckets[0],
+        draft_buckets=buckets,
         graphs_enabled=config.cuda_graph.enabled,
         padding_enabled=config.cuda_graph.enable_padding,
         is_body_recorded=not (config.torch_compile and simulated),

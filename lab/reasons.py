@@ -72,6 +72,16 @@ _FALL_OFFS: Final = (
         section=Section.PADDING,
     ),
     ReasonRow(
+        reason=FallOff.DRAFT_LEN_NOT_CAPTURED,
+        clause=Words("no graph was captured for steps that verify so many drafts", "没有为验证这么多草稿的步捕获图"),
+        sentence=Words(
+            "Each request verifies {drafts} drafts in this step; warm-up captured no graph of that draft length.",
+            "本步中每个请求要验证 {drafts} 个草稿；预热没有捕获这一草稿长度的图。",
+        ),
+        fix=Words("Add {drafts} to CudaGraphConfig.draft_lens.", "在 CudaGraphConfig.draft_lens 中加入 {drafts}。"),
+        section=Section.CHOOSING_THE_GRAPH,
+    ),
+    ReasonRow(
         reason=FallOff.ABOVE_LARGEST_BUCKET,
         clause=Words("the batch is larger than every captured size", "批次超过了所有已捕获的大小"),
         sentence=Words(

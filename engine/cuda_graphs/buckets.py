@@ -42,6 +42,18 @@ def resolve_batch_sizes(
     return _cut(sizes, cap, padding=config.enable_padding)
 
 
+def resolve_buckets(config: CudaGraphConfig, *, max_batch_size: int, max_num_tokens: int) -> dict[int, tuple[int, ...]]:
+    """List the buckets of an engine by draft length: without drafts, and those of ``draft_lens``, ascending.
+
+    A request that verifies K drafts has 1 + K rows, so the sizes of K are cut to what max_num_tokens then holds.
+    """
+    limits = {"max_batch_size": max_batch_size, "max_num_tokens": max_num_tokens}
+    return {
+        draft_len: resolve_batch_sizes(config, **limits, tokens_per_request=1 + draft_len)
+        for draft_len in (0, *config.draft_lens)
+    }
+
+
 def _cut(sizes: Sequence[int], cap: int, *, padding: bool) -> tuple[int, ...]:
     kept = tuple(size for size in sizes if size <= cap)
     is_cut = len(kept) < len(sizes)
@@ -59,6 +71,7 @@ class FindingKind(enum.StrEnum):
     SIZE_ABOVE_LARGEST_BUCKET = "SIZE_ABOVE_LARGEST_BUCKET"
     MAXIMUM_IS_NO_BUCKET = "MAXIMUM_IS_NO_BUCKET"
     PREFILL_ABOVE_TOKEN_BUDGET = "PREFILL_ABOVE_TOKEN_BUDGET"
+    DRAFTS_ABOVE_TOKEN_BUDGET = "DRAFTS_ABOVE_TOKEN_BUDGET"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +102,8 @@ def bucket_findings(
     """Compare the buckets with the batches that a step can hold; empty when all of those have a graph.
 
     Each batch size that would run eagerly is in exactly one finding. Graphs that are off have no findings.
-    Units: as ``resolve_batch_sizes``. Order: buckets that are too large, sizes without one, prefill.
+    Units: as ``resolve_batch_sizes``. Order: buckets that are too large, sizes without one, prefill, drafts. A batch
+    size that has a graph without drafts has one with them too, as long as a step can hold it.
     """
     if not config.enabled:
         return ()
@@ -107,6 +121,12 @@ def bucket_findings(
         sentence = f"no step has more than max_num_tokens={max_num_tokens} rows: no step uses prefill buckets "
         fix = f"drop them from CudaGraphConfig.prefill_num_tokens, or raise max_num_tokens to {prefill[-1]}"
         findings.append(Finding(FindingKind.PREFILL_ABOVE_TOKEN_BUDGET, sentence + runs_text(prefill), fix, prefill))
+    drafts = tuple(draft_len for draft_len in config.draft_lens if 1 + draft_len > max_num_tokens)
+    if drafts:
+        sentence = f"no step has more than max_num_tokens={max_num_tokens} rows: no request verifies at once "
+        fix = f"drop them from CudaGraphConfig.draft_lens, or raise max_num_tokens to {drafts[-1] + 1}"
+        kind = FindingKind.DRAFTS_ABOVE_TOKEN_BUDGET
+        findings.append(Finding(kind, f"{sentence}{runs_text(drafts)} drafts", fix, drafts))
     return tuple(findings)
 
 

@@ -12,6 +12,7 @@ Source: TensorRT-LLM's padding dummies, reduced to a decoder on one rank.
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Generator, Sequence
 
 from engine.config import SamplingParams
@@ -26,9 +27,10 @@ DUMMY_TOKEN_ID = 1  # in every vocabulary, and no padding id that a model may tr
 NOTHING_SCHEDULED = ScheduledRequests((), (), (), (), BudgetUse(0, 0, 0, 0))
 
 
-def _dummy(request_id: int, prompt_len: int) -> LlmRequest:
+def _dummy(request_id: int, prompt_len: int, draft_len: int = 0) -> LlmRequest:
+    """Make a request whose sequence is long enough for its rows: one for each prompt token, and the drafts."""
     prompt = (DUMMY_TOKEN_ID,) * prompt_len
-    return LlmRequest(RequestSpec(request_id, prompt, SamplingParams(max_tokens=1), is_dummy=True))
+    return LlmRequest(RequestSpec(request_id, prompt, SamplingParams(max_tokens=1 + draft_len), is_dummy=True))
 
 
 class PaddingDummies:
@@ -45,7 +47,7 @@ class PaddingDummies:
         Raises: OutOfBlocksError, NoFreeSlotsError; nothing is held then.
         """
         if draft_len not in self.padding_dummy_requests:
-            dummy = _dummy(PADDING_DUMMY_ID - draft_len, prompt_len=1)
+            dummy = _dummy(PADDING_DUMMY_ID - draft_len, 1, draft_len)
             self._reserve(dummy, num_tokens=1 + draft_len)
             self.padding_dummy_requests[draft_len] = dummy
         return self.padding_dummy_requests[draft_len]
@@ -63,10 +65,11 @@ class PaddingDummies:
         spans: tuple[Span, ...] | None = None,
         promoted_request_ids: tuple[int, ...] = (),
     ) -> PaddedBatch:
-        """Append ``num_padding`` rows of the one dummy, last in the row order.
+        """Append ``num_padding`` times the rows of the draft length's one dummy, last in the row order.
 
         spans: the rows before padding, when promotion has reordered those of the schedule.
         """
+        assert draft_len == scheduled.draft_len, f"dummies of {draft_len} drafts beside {scheduled.draft_len}"
         rows = scheduled.spans if spans is None else spans
         if num_padding:
             rows = rows + (self._padding_span(draft_len),) * num_padding
@@ -74,7 +77,8 @@ class PaddingDummies:
 
     def capture_batch(self, batch_size: int, *, draft_len: int = 0) -> PaddedBatch:
         """Make the batch with which a bucket is warmed up and captured: nothing but padding."""
-        return self.pad(NOTHING_SCHEDULED, batch_size, draft_len=draft_len)
+        nothing = dataclasses.replace(NOTHING_SCHEDULED, draft_len=draft_len)
+        return self.pad(nothing, batch_size, draft_len=draft_len)
 
     @contextlib.contextmanager
     def warm_up_batch(self, prompt_lens: Sequence[int], *, is_context: bool) -> Generator[PaddedBatch]:

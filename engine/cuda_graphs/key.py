@@ -8,7 +8,7 @@ Does not: choose (``select.py``) or hold graphs. Source: TensorRT-LLM's KeyType,
 
 import dataclasses
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 
 class SampleMode(enum.StrEnum):
@@ -41,13 +41,18 @@ def make_key(*, padded_batch_size: int, draft_len: int, sample_mode: SampleMode)
     return KeyType(batch_size=padded_batch_size, draft_len=draft_len, sample_mode=sample_mode)
 
 
-def capture_keys(buckets: Sequence[int], sample_modes: Collection[str]) -> tuple[KeyType, ...]:
-    """List the keys that warm-up captures, in that order: the largest bucket first, which sizes the pool."""
+def capture_keys(
+    buckets: Sequence[int], sample_modes: Collection[str], *, draft_buckets: Mapping[int, Sequence[int]] | None = None
+) -> tuple[KeyType, ...]:
+    """List the keys that warm-up captures, in that order: most rows first, which sizes the pool.
+
+    buckets: batch sizes without drafts. draft_buckets: those by draft length.
+    """
     modes = [mode for mode in reversed(SampleMode) if mode.value in sample_modes]
-    return tuple(
-        [
-            make_key(padded_batch_size=size, draft_len=0, sample_mode=mode)
-            for size in sorted(buckets, reverse=True)
-            for mode in modes
-        ]
-    )
+    keys = [
+        make_key(padded_batch_size=size, draft_len=draft_len, sample_mode=mode)
+        for draft_len, sizes in ({**(draft_buckets or {}), 0: buckets}).items()
+        for size in sizes
+        for mode in modes
+    ]
+    return tuple(sorted(keys, key=lambda key: (-key.num_tokens(), key.draft_len)))

@@ -5,6 +5,8 @@ stay unevaluated. A miss is a normal value: the step then runs eagerly with its 
 conditions tell apart a bucket that has a graph for the other sampler only, and one that has none, because warm-up
 did not capture it or it was released; serving never captures.
 
+A step that verifies drafts needs a graph of its draft length: it has 1 + K rows for each request.
+
 A step with contexts has no decode graph. Where prefill chains were captured, it has conditions of its own, and the
 selection names the chain's bucket in place of a key: its rows, not its requests, are what is padded.
 
@@ -38,8 +40,8 @@ class GraphFacts:
     """The numbers of one step that decide its path.
 
     num_contexts: context requests left after promotion. num_requests: requests before padding.
-    buckets: batch sizes meant to have graphs, ascending. max_batch_size: requests that a step may hold, dummies
-    included. dummy_available: a padding dummy is preallocated. captured: every key that has a graph.
+    buckets: batch sizes meant to have graphs of this draft length, ascending. max_batch_size: requests that a step may
+    hold, dummies included. dummy_available: a padding dummy is preallocated. captured: every key that has a graph.
     """
 
     num_requests: int
@@ -146,6 +148,7 @@ def _decode_tries(facts: GraphFacts, usable: tuple[int, ...], bucket: int | None
     modes_text = ", ".join(modes) or "none"
     return (
         (FallOff.HAS_CONTEXT_UNPROMOTED, not facts.num_contexts, "0 contexts", str(facts.num_contexts)),
+        *_draft_tries(facts),
         (
             FallOff.ABOVE_LARGEST_BUCKET,
             bucket is not None,
@@ -167,6 +170,15 @@ def _decode_tries(facts: GraphFacts, usable: tuple[int, ...], bucket: int | None
         (FallOff.SAMPLER_MODE_NOT_CAPTURED, has_graph or not modes, f"{key.sample_mode.value} captured", modes_text),
         (FallOff.CAPTURE_NOT_ALLOWED_NOW, has_graph, f"a graph for {key}", modes_text),
     )
+
+
+def _draft_tries(facts: GraphFacts) -> tuple[_Try, ...]:
+    """Evaluate what a step of verify rows needs besides; a step without drafts has no line about it."""
+    if not facts.draft_len:
+        return ()
+    captured = sorted({key.draft_len for key in facts.captured})
+    got = ", ".join(map(str, captured)) or "none"
+    return ((FallOff.DRAFT_LEN_NOT_CAPTURED, bool(facts.buckets), f"draft length {facts.draft_len}", got),)
 
 
 def _yes_no(fact: bool) -> str:  # noqa: FBT001 - it takes nothing else

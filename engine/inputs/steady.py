@@ -80,6 +80,7 @@ class UseFacts:
     num_contexts: int
     requests: tuple[LlmRequest, ...]
     changed: frozenset[int] | None
+    draft_len: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,8 +131,8 @@ def why_not_use(record: SteadyRecord | None, facts: UseFacts) -> SteadyRefusal |
         return SteadyRefusal.IS_WARMUP
     if not facts.has_previous_sample:
         return SteadyRefusal.NO_PREVIOUS_SAMPLE
-    if facts.num_contexts:
-        return SteadyRefusal.HAS_CONTEXTS
+    if facts.num_contexts or facts.draft_len:
+        return SteadyRefusal.HAS_CONTEXTS if facts.num_contexts else SteadyRefusal.HAS_DRAFTS
     if len(facts.requests) != len(record.requests):
         return SteadyRefusal.OTHER_NUMBER_OF_REQUESTS
     if facts.requests != record.requests:

@@ -7,20 +7,19 @@ the model's own packing, the steady path (derived on the device from the step be
 contexts may run its layers as a prefill chain; its logits and samples are eager then.
 
 Does not: schedule, commit, allocate in the decode path, or read the device.
-Source: TensorRT-LLM's decoder runner, one beam and no speculation.
+Source: TensorRT-LLM's decoder runner, one beam, drafts given by the caller.
 """
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Final
-
-import torch
 
 from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import KeyType, SampleMode
 from engine.cuda_graphs.prefill import PrefillGraphs, prefill_key
-from engine.cuda_graphs.runner import CUDAGraphRunner, GraphInputs
+from engine.cuda_graphs.runner import CUDAGraphRunner
 from engine.cuda_graphs.select import BodyFacts, GraphFacts
 from engine.decisions import Decisions
 from engine.device import Stream
@@ -35,8 +34,9 @@ from engine.reasons import PathKind
 from engine.resources import ResourceManager
 from engine.runners.body_warmup import capture_chains, compile_body
 from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
+from engine.runners.model_forward import ModelForward
 from engine.runners.steady_path import SteadyPath, SteadyUse, StepPlan, recording_facts
-from engine.sampling.sampler import SamplerState, sample
+from engine.sampling.sampler import SamplerState
 from engine.scheduled import PaddedBatch, ScheduledRequests
 
 # What a model may offer: inputs of its own for each request; its own way to pack a step, or None for this step.
@@ -47,6 +47,7 @@ MODEL_HOOKS: Final = ("prepare_request_inputs", "prepare_inputs_fast_path")
 class DecoderRunnerConfig:
     """The runner's share of the engine's configuration. buckets: captured batch sizes, ascending.
 
+    draft_buckets: the same for every draft length with graphs, 0 included; empty when ``buckets`` are all there are.
     is_body_recorded: False where the graph backend cannot record a compiled body; then nothing is captured.
     compiled_rows: rows for which warm-up compiles the body, if it is to be compiled.
     """
@@ -57,6 +58,11 @@ class DecoderRunnerConfig:
     padding_enabled: bool
     is_body_recorded: bool = True
     compiled_rows: tuple[int, ...] = ()
+    draft_buckets: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict[int, tuple[int, ...]])
+
+    def buckets_of(self, draft_len: int) -> tuple[int, ...]:
+        """Batch sizes with graphs of a draft length; none for a length that warm-up does not capture."""
+        return self.draft_buckets.get(draft_len, ()) if draft_len else self.buckets
 
     @property
     def captures(self) -> bool:
@@ -89,6 +95,7 @@ class DecoderRunner(ScheduledModelRunner):
         self._parts = parts
         self._config = config
         self._decisions = decisions
+        self._forward = ModelForward(parts.model, parts.sampler)
         self._dummies: PaddingDummies | None = None
         self._steady = SteadyPath(decisions)
         self._model_adds_inputs = any(hasattr(parts.model, hook) for hook in MODEL_HOOKS)
@@ -133,6 +140,7 @@ class DecoderRunner(ScheduledModelRunner):
         if self._probe is not None:
             self._probe.emit(Stage.COPIED, step, prepared)
         metadata.prepare(attention_step(host, padded_num_tokens))
+        preparer.correct_lengths(host, metadata)
         if self._probe is not None:
             self._probe.emit(Stage.METADATA, step, metadata)
         if inputs.new_tensors_device is not None:
@@ -163,7 +171,7 @@ class DecoderRunner(ScheduledModelRunner):
     def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
         """Compile, run one prompt eagerly, then every graph eagerly (sizes become final), then capture, largest first.
 
-        The padding dummy is preallocated here, before traffic can fill the pool; on failure it is given back.
+        The padding dummies are preallocated here, before traffic can fill the pool; on failure they are given back.
         """
         started = time.perf_counter()
         parts, config = self._parts, self._config
@@ -172,8 +180,9 @@ class DecoderRunner(ScheduledModelRunner):
         with dummies.warm_up_batch([1], is_context=True) as batch:  # what a prompt needs first is there by now
             self.forward(ScheduledInputs(batch.scheduled, 0), resource_manager=resource_manager, is_dummy=True)
         if config.captures:
-            dummies.preallocate()
             try:
+                for draft_len in (0, *config.draft_buckets):
+                    dummies.preallocate(draft_len)
                 keys = list(parts.key_metadata)
                 with graphs.allow_capture():
                     for is_warmup_only in (True, False):
@@ -209,17 +218,21 @@ class DecoderRunner(ScheduledModelRunner):
         dummies, config = self._dummies, self._config
         if dummies is None or is_dummy or not config.captures:
             return unpadded(batch)
-        promoted = self._decisions.promote_final_contexts(batch, graphs_enabled=config.graphs_enabled)
+        draft_len = batch.draft_len
+        promoted = self._decisions.promote_final_contexts(
+            batch, graphs_enabled=config.graphs_enabled, draft_len=draft_len
+        )
         num_padding = self._decisions.num_padding_requests(
             num_requests=batch.num_requests,
             num_contexts=0 if promoted else len(batch.context_requests),
-            buckets=config.buckets,
+            buckets=config.buckets_of(draft_len),
             enabled=config.padding_enabled,
-            dummy_available=dummies.available(),
+            dummy_available=dummies.available(draft_len),
         )
         return dummies.pad(
             batch,
             num_padding,
+            draft_len=draft_len,
             spans=(*promoted, *batch.generation_requests) if promoted else None,
             promoted_request_ids=tuple([span.request_id for span in promoted]),
         )
@@ -250,14 +263,14 @@ class DecoderRunner(ScheduledModelRunner):
         return GraphFacts(
             num_requests=batch.num_requests,
             num_contexts=num_contexts,
-            draft_len=0,
+            draft_len=batch.draft_len,
             sample_mode=mode,
             graphs_enabled=config.graphs_enabled,
             is_warmup=is_dummy,
             padding_enabled=config.padding_enabled,
-            buckets=config.buckets,
+            buckets=config.buckets_of(batch.draft_len),
             max_batch_size=config.max_batch_size,
-            dummy_available=self._dummies is not None and self._dummies.available(),
+            dummy_available=self._dummies is not None and self._dummies.available(batch.draft_len),
             captured=graphs.captured_keys,
             body=BodyFacts(config.is_body_recorded, chains, num_rows),
         )
@@ -271,10 +284,10 @@ class DecoderRunner(ScheduledModelRunner):
             path, key = PathKind.REPLAY, str(chosen.key)
         elif chosen.prefill_bucket is not None:
             hidden, check = self._parts.prefill.run(chosen.prefill_bucket, prepared)
-            stream.launch(lambda: logits.set(self._score(hidden, prepared, plan.mode)))
+            stream.launch(lambda: logits.set(self._forward.score(hidden, prepared, plan.mode)))
             path, key = PathKind.PREFILL_REPLAY, prefill_key(chosen.prefill_bucket)
         else:
-            stream.launch(lambda: logits.set(self._eager(prepared, plan.mode)))
+            stream.launch(lambda: logits.set(self._forward.eager(prepared, plan.mode)))
             path, key = PathKind.EAGER, None
         return ForwardOutputs(logits, self._event(path, key, check))
 
@@ -289,44 +302,17 @@ class DecoderRunner(ScheduledModelRunner):
             steady_refusal=self._steady.refusal,
         )
 
-    def _eager(self, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
-        """Compute every row, then sample those that want logits."""
-        with torch.no_grad():
-            hidden = self._parts.model(prepared.input_ids, prepared.position_ids, prepared.attn_metadata)
-        return self._score(hidden, prepared, mode)
-
-    def _score(self, hidden: torch.Tensor, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
-        """Compute logits for the rows that want them, and sample; None when no row does."""
-        parts, num_logits = self._parts, prepared.gather_ids.numel()
-        if not num_logits:
-            return None
-        positions = prepared.position_ids[0, 0]
-        with torch.no_grad():
-            if num_logits != hidden.shape[0]:
-                hidden = hidden.index_select(0, prepared.gather_ids)
-                positions = positions.index_select(0, prepared.gather_ids)
-            logits = parts.model.compute_logits(hidden)
-            sample(parts.sampler, logits, prepared.seq_slots, positions + 1, mode.value)
-            return logits
-
-    def _captured_forward(self, inputs: GraphInputs, mode: SampleMode) -> torch.Tensor:
-        """Compute a decode step: every row wants logits, so nothing is gathered. This is what a graph records."""
-        parts = self._parts
-        hidden = parts.model(inputs.input_ids, inputs.position_ids, inputs.attn_metadata)
-        logits = parts.model.compute_logits(hidden)
-        sample(parts.sampler, logits, inputs.seq_slots, inputs.position_ids[0, 0] + 1, mode.value)
-        return logits
-
     def _capture(
         self, key: KeyType, dummies: PaddingDummies, resources: ResourceManager, *, is_warmup_only: bool
     ) -> None:
         metadata = self._parts.key_metadata[key]
-        host = self._decisions.pack(dummies.capture_batch(key.batch_size), resources.kv_cache.block_table)
+        batch = dummies.capture_batch(key.batch_size, draft_len=key.draft_len)
+        host = self._decisions.pack(batch, resources.kv_cache.block_table)
         prepared = self._parts.preparer.copy_inputs(host, None, metadata)
         metadata.prepare(attention_step(host))
         self._parts.graphs.capture(
             key,
-            lambda inputs: self._captured_forward(inputs, key.sample_mode),
+            lambda inputs: self._forward.captured(inputs, key),
             metadata,
             prepared=prepared,
             is_warmup_only=is_warmup_only,

@@ -70,6 +70,7 @@ class SteadyPath:
             num_contexts=len(batch.context_requests),
             requests=batch.generating if is_candidate else (),
             changed=None if held is None else kv_cache.changed_since(held[0].table_version),
+            draft_len=batch.draft_len,
         )
         self.refusal = self._decisions.why_not_use_steady(None if held is None else held[0], facts)
         if held is None:  # whatever a swapped decision says, there is nothing to derive from
@@ -107,5 +108,7 @@ def recording_facts(batch: PaddedBatch, host: HostInputs, *, is_dummy: bool, mod
         num_host_tokens=len(host.input_ids),
         num_previous_samples=len(host.previous_batch_indices),
         num_rows=host.num_tokens,
+        # Corrected lengths are known to the host as upper bounds only, so nothing is derived from them either.
+        draft_len=0 if host.drafts is None else max((host.drafts.draft_len, *host.drafts.previous_draft_lens)),
         model_adds_inputs=model_adds_inputs,
     )

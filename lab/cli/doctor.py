@@ -47,6 +47,7 @@ def add_parser(commands: Any) -> None:
     buckets.add_argument("--max-num-tokens", type=int, default=512, metavar="N", help="rows of a step (%(default)s)")
     buckets.add_argument("--batch-sizes", metavar="1,2,4", help="the decode buckets (TensorRT-LLM's list)")
     buckets.add_argument("--prefill-num-tokens", metavar="64,128", help="the prefill buckets (none)")
+    buckets.add_argument("--draft-lens", metavar="4", help="the draft lengths with graphs of their own (none)")
     buckets.add_argument("--no-padding", action="store_true", help="exact batch sizes only (padding is on)")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.set_defaults(run=run)
@@ -88,19 +89,22 @@ def examine_buckets(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises: ConfigError, as the configuration itself would.
     """
     from engine.config import CudaGraphConfig, SchedulerConfig
-    from engine.cuda_graphs.buckets import bucket_findings, resolve_batch_sizes
+    from engine.cuda_graphs.buckets import bucket_findings, resolve_buckets
 
     limits = SchedulerConfig(max_batch_size=arguments.max_batch_size, max_num_tokens=arguments.max_num_tokens)
     graphs = CudaGraphConfig(
         batch_sizes=_sizes("--batch-sizes", arguments.batch_sizes),
         enable_padding=not arguments.no_padding,
         prefill_num_tokens=_sizes("--prefill-num-tokens", arguments.prefill_num_tokens) or (),
+        draft_lens=_sizes("--draft-lens", arguments.draft_lens) or (),
     )
     budget = {"max_batch_size": limits.max_batch_size, "max_num_tokens": limits.max_num_tokens}
+    sizes = resolve_buckets(graphs, **budget)
     return {
         **budget,
         "padding": graphs.enable_padding,
-        "batch_sizes": list(resolve_batch_sizes(graphs, **budget)),
+        "batch_sizes": list(sizes[0]),
+        "draft_batch_sizes": {draft_len: list(of) for draft_len, of in sizes.items() if draft_len},
         "prefill_num_tokens": list(graphs.prefill_num_tokens),
         "findings": [dataclasses.asdict(finding) for finding in bucket_findings(graphs, **budget)],
     }
@@ -124,6 +128,8 @@ def judge_buckets(plan: dict[str, Any]) -> list[Finding]:
     padding = "padding on" if plan["padding"] else "padding off"
     if plan["prefill_num_tokens"]:
         sizes += f"; prefill {', '.join(map(str, plan['prefill_num_tokens']))}"
+    for draft_len, of in plan["draft_batch_sizes"].items():
+        sizes += f"; with {draft_len} drafts {', '.join(map(str, of)) or 'none'}"
     ok = Finding("buckets", "ok", f"{sizes} ({padding}, at most {plan['max_batch_size']} requests a step)")
     notes = [Finding(found["kind"], "note", found["sentence"], found["fix"]) for found in plan["findings"]]
     return [ok if not notes else dataclasses.replace(ok, state="note"), *notes]

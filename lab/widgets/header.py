@@ -43,6 +43,10 @@ FINDING_WORDS: Final[dict[str, tuple[str, str]]] = {
         "No step has {sizes} rows: max_num_tokens is smaller. Drop these prefill buckets or raise it.",
         "没有步骤有 {sizes} 行：max_num_tokens 更小。去掉这些预填充桶，或调高它。",
     ),
+    "finding.DRAFTS_ABOVE_TOKEN_BUDGET": (
+        "No step has rows for {sizes} drafts of a request: max_num_tokens is smaller. Drop these from draft_lens.",
+        "没有步骤容得下一个请求的 {sizes} 个草稿：max_num_tokens 更小。从 draft_lens 中去掉它们。",
+    ),
 }
 
 

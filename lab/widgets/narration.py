@@ -31,12 +31,14 @@ def is_steady(step: StepSnapshot) -> bool:
 def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, Any]:
     """Return the numbers that a reason's sentence may quote."""
     failed = next((line for line in step.path.conditions if line.passed is False), None)
+    number = next((word for word in failed.needed.split() if word.isdigit()), "0") if failed else "0"
     return {
         "requests": step.path.num_requests,
         "bucket": step.path.bucket,
         "largest": buckets[-1] if buckets else 0,
         "rows": sum(span.num_rows for span in step.schedule.spans),
-        "largest_rows": next((word for word in failed.needed.split() if word.isdigit()), "0") if failed else "0",
+        "largest_rows": number,
+        "drafts": number,
         "contexts": sum(span.kind == "C" for span in step.schedule.spans),
         "mode": failed.needed.split()[0] if failed and failed.needed else "",
         "captured": failed.got if failed else "",

@@ -20,6 +20,7 @@ _CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "cond.WARMUP": ("not a warm-up step", "不是预热步"),
     "cond.HAS_CONTEXT_UNPROMOTED": ("no context left in the batch", "批次中没有上下文"),
     "cond.ABOVE_LARGEST_PREFILL_BUCKET": ("the rows fit the largest prefill graph", "行数不超过最大的预填充图"),
+    "cond.DRAFT_LEN_NOT_CAPTURED": ("this draft length has captured graphs", "该草稿长度已捕获图"),
     "cond.ABOVE_LARGEST_BUCKET": ("the batch fits the largest bucket", "批次不超过最大的桶"),
     "cond.NO_EXACT_BUCKET_PADDING_OFF": ("an exact bucket, or padding is on", "恰好的桶，或允许填充"),
     "cond.NO_DUMMY_SLOT": ("a dummy is there to fill the bucket", "有可用的填充请求"),
@@ -27,6 +28,7 @@ _CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "cond.CAPTURE_NOT_ALLOWED_NOW": ("capturing is allowed now", "现在允许捕获"),
     "got.GRAPHS_DISABLED": ("enabled: {got}", "已启用：{got}"),
     "got.NO_DUMMY_SLOT": ("a dummy is ready: {got}", "填充请求已备好：{got}"),
+    "got.DRAFT_LEN_NOT_CAPTURED": ("captured draft lengths: {got}", "已捕获的草稿长度：{got}"),
     "got.SAMPLER_MODE_NOT_CAPTURED": ("captured for this bucket: {got}", "这个桶已捕获：{got}"),
     "got.CAPTURE_NOT_ALLOWED_NOW": ("captured for this bucket: {got}", "这个桶已捕获：{got}"),
 }

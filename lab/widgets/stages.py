@@ -87,7 +87,7 @@ OTHER_LINKS: Final = {
         "engine/cuda_graphs/prefill.py", "PrefillGraphs.run", "Piecewise CUDA Graph", "prefill graph", "预填充图"
     ),
     "7e": StageLink(
-        "engine/runners/decoder.py", "DecoderRunner._eager", "一次前向的执行编排:先选图", "fall-off", "退回 eager"
+        "engine/runners/model_forward.py", "ModelForward.eager", "一次前向的执行编排:先选图", "fall-off", "退回 eager"
     ),
 }
 

@@ -75,7 +75,7 @@ def test_no_part_is_estimated_below_what_the_engine_allocates(config):
             CUDA,
             5 << 20,
             (
-                "the engine needs 6.9 MiB on cuda:0 (6.0 MiB of it for the KV pool), and 5.0 MiB are free; lower "
+                "the engine needs 7.0 MiB on cuda:0 (6.0 MiB of it for the KV pool), and 5.0 MiB are free; lower "
                 "KVCacheConfig.memory_fraction=1.0"
             ),
         ),

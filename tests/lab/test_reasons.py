@@ -16,7 +16,7 @@ from lab.reasons import REASONS, fix, reason_sentence, row_of, sentence
 MEMBERS = (*FallOff, *DeferralReason, *PathKind)
 CONFIGS = {c.__name__: c for c in (EngineConfig, SchedulerConfig, KVCacheConfig, CudaGraphConfig, SamplingParams)}
 NUMBERS = {
-    "request": 7, "needed": 5, "available": 3, "requests": 9, "largest": 8, "rows": 90, "largest_rows": 64,
+    "request": 7, "needed": 5, "available": 3, "requests": 9, "largest": 8, "rows": 90, "largest_rows": 64, "drafts": 4,
     "contexts": 2, "bucket": 16, "mode": "full", "captured": "greedy", "key": "(batch 4, draft 0, greedy)",
 }  # fmt: skip
 HAN = re.compile("[\u4e00-\u9fff]")

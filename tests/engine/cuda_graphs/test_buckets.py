@@ -12,6 +12,7 @@ from engine.cuda_graphs.buckets import (
     bucket_findings,
     default_batch_sizes,
     resolve_batch_sizes,
+    resolve_buckets,
     runs_text,
 )
 from engine.cuda_graphs.key import SampleMode, make_key
@@ -216,6 +217,30 @@ def test_prefill_buckets_that_no_step_can_fill_are_named(sizes, max_num_tokens):
         assert found[0].kind is FindingKind.PREFILL_ABOVE_TOKEN_BUDGET
         assert found[0].sentence.startswith(f"no step has more than max_num_tokens={max_num_tokens} rows")
         assert found[0].fix.endswith(f"or raise max_num_tokens to {above[-1]}")
+
+
+@given(
+    st.sets(st.integers(1, 12), max_size=3).map(lambda lens: tuple(sorted(lens))),
+    st.integers(1, 12),
+    st.integers(0, 40),
+    st.booleans(),
+)
+def test_a_batch_of_verify_rows_fits_a_step_and_one_that_fits_has_a_graph_when_padded(
+    draft_lens, max_batch_size, spare, padding
+):
+    limits = {"max_batch_size": max_batch_size, "max_num_tokens": max_batch_size + spare}
+    config = CudaGraphConfig(draft_lens=draft_lens, enable_padding=padding)
+    buckets = resolve_buckets(config, **limits)
+    assert list(buckets) == [0, *draft_lens]
+    assert buckets[0] == resolve_batch_sizes(config, **limits)
+    for draft_len, sizes in buckets.items():
+        most = min(max_batch_size, limits["max_num_tokens"] // (1 + draft_len))
+        assert all(size * (1 + draft_len) <= limits["max_num_tokens"] for size in sizes)
+        assert not padding or max(sizes, default=0) == most
+    too_long = tuple(draft_len for draft_len in draft_lens if 1 + draft_len > limits["max_num_tokens"])
+    found = bucket_findings(config, **limits)
+    kind = FindingKind.DRAFTS_ABOVE_TOKEN_BUDGET
+    assert [finding.sizes for finding in found if finding.kind is kind] == ([too_long] if too_long else [])
 
 
 def test_graphs_that_are_off_have_no_findings():

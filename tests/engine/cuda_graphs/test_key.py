@@ -46,3 +46,16 @@ def test_the_keys_of_warm_up_are_the_largest_first_and_hold_the_wanted_samplers(
     ]
     assert capture_keys((2,), ("greedy",)) == (KeyType(2, 0, SampleMode.GREEDY),)
     assert capture_keys((), ("greedy",)) == ()
+
+
+@given(
+    st.dictionaries(st.integers(1, 5), st.lists(sizes, max_size=4, unique=True), max_size=3),
+    st.lists(sizes, max_size=4, unique=True),
+)
+def test_every_draft_length_has_its_keys_and_no_key_has_more_rows_than_one_before(drafts, plain):
+    keys = capture_keys(plain, ("greedy", "full"), draft_buckets=drafts | {0: plain})
+    rows = [key.num_tokens() for key in keys]
+    assert rows == sorted(rows, reverse=True), "the first graph sizes the pool"
+    expected = {(size, draft_len) for draft_len, of in (drafts | {0: plain}).items() for size in of}
+    assert {(key.batch_size, key.draft_len) for key in keys} == expected
+    assert len(keys) == len(set(keys)) == 2 * len(expected)

@@ -14,10 +14,10 @@ from engine.decisions import Decisions
 from engine.reasons import FallOff
 from tests.engine.models.compilers import needs_compiler
 
-# Two conditions belong to other paths: to steps with contexts where prefill graphs exist, and to a compiled body.
-DECODE_ORDER = [
-    reason for reason in FallOff if reason not in (FallOff.ABOVE_LARGEST_PREFILL_BUCKET, FallOff.COMPILE_NOT_RECORDED)
-]
+# Three conditions belong to other paths: steps with contexts where prefill graphs exist, a compiled body, drafts.
+NOT_PLAIN = (FallOff.ABOVE_LARGEST_PREFILL_BUCKET, FallOff.COMPILE_NOT_RECORDED, FallOff.DRAFT_LEN_NOT_CAPTURED)
+DECODE_ORDER = [reason for reason in FallOff if reason not in NOT_PLAIN]
+VERIFY_ORDER = [reason for reason in FallOff if reason not in NOT_PLAIN[:2]]
 bucket_lists = st.sets(st.integers(1, 12), max_size=5).map(lambda sizes: tuple(sorted(sizes)))
 
 
@@ -70,12 +70,13 @@ def test_it_takes_a_graph_exactly_when_one_can_run_the_step(facts):
 @given(facts_of_a_step())
 def test_the_checklist_has_every_reason_in_order_and_stops_at_the_first_failure(facts):
     selection = select_graph(facts)
-    assert [condition.reason for condition in selection.conditions] == DECODE_ORDER
+    order = VERIFY_ORDER if facts.draft_len else DECODE_ORDER
+    assert [condition.reason for condition in selection.conditions] == order
     marks = [condition.passed for condition in selection.conditions]
     if selection.reason is None:
         assert marks == [True] * len(marks)
     else:
-        at = DECODE_ORDER.index(selection.reason)
+        at = order.index(selection.reason)
         assert marks == [True] * at + [False] + [None] * (len(marks) - at - 1)
 
 
@@ -106,6 +107,17 @@ def test_a_graph_of_another_draft_length_does_not_count_as_the_other_sampler():
     assert select_graph(_bare_facts(captured=captured)).reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
 
 
+def test_a_draft_length_without_buckets_is_told_apart_from_a_batch_above_them():
+    captured = frozenset({KeyType(4, 0, SampleMode.FULL), KeyType(2, 1, SampleMode.FULL)})
+    selection = select_graph(_bare_facts(draft_len=3, buckets=(), captured=captured))
+    assert selection.reason is FallOff.DRAFT_LEN_NOT_CAPTURED
+    failed = next(condition for condition in selection.conditions if condition.passed is False)
+    assert (failed.needed, failed.got) == ("draft length 3", "0, 1")
+    above = select_graph(_bare_facts(draft_len=1, buckets=(2,), captured=captured))
+    assert above.reason is FallOff.ABOVE_LARGEST_BUCKET
+    assert select_graph(_bare_facts(draft_len=1, num_requests=1, buckets=(2,), captured=captured)).num_padding == 1
+
+
 def test_a_bucket_beyond_the_batch_limit_is_no_bucket():
     assert select_graph(_bare_facts(max_batch_size=3)).reason is FallOff.ABOVE_LARGEST_BUCKET
 
@@ -127,7 +139,8 @@ def test_a_step_with_contexts_takes_the_smallest_chain_that_holds_its_rows(facts
     assert (FallOff.COMPILE_NOT_RECORDED in reasons) != body.is_recorded
     if not facts.num_contexts or not body.prefill_buckets:
         assert selection.prefill_bucket is None
-        assert [reason for reason in reasons if reason is not FallOff.COMPILE_NOT_RECORDED] == DECODE_ORDER
+        order = VERIFY_ORDER if facts.draft_len else DECODE_ORDER
+        assert [reason for reason in reasons if reason is not FallOff.COMPILE_NOT_RECORDED] == order
         return
     assert selection.key is None
     assert reasons[-1] is FallOff.ABOVE_LARGEST_PREFILL_BUCKET
@@ -169,9 +182,13 @@ REACHED_BY = {
 }
 
 
+def test_the_reason_of_verify_rows_is_the_only_one_that_is_reached_elsewhere():
+    assert set(FallOff) - set(REACHED_BY) == {FallOff.DRAFT_LEN_NOT_CAPTURED}, "runners/test_model_forward.py"
+
+
 @pytest.mark.parametrize(
     "reason",
-    [pytest.param(r, marks=needs_compiler) if r is FallOff.COMPILE_NOT_RECORDED else r for r in FallOff],
+    [pytest.param(r, marks=needs_compiler) if r is FallOff.COMPILE_NOT_RECORDED else r for r in REACHED_BY],
 )
 def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
     graphs, num_prompts, sampling, interfere = REACHED_BY[reason]

@@ -116,6 +116,15 @@ def test_prefill_buckets_are_examined_too(capsys):
     assert plan["prefill_num_tokens"] == [64, 128]
 
 
+def test_draft_lengths_are_examined_too(capsys):
+    options = ("--max-batch-size", "8", "--max-num-tokens", "20", "--draft-lens", "4,20")
+    plan = printed_plan(capsys, *options)
+    assert [(found["kind"], found["sizes"]) for found in plan["findings"]] == [("DRAFTS_ABOVE_TOKEN_BUDGET", [20])]
+    assert plan["draft_batch_sizes"] == {"4": [1, 2, 4], "20": []}
+    main(["doctor", *options])
+    assert "1, 2, 4, 8; with 4 drafts 1, 2, 4; with 20 drafts none (padding on" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

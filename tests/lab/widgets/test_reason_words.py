@@ -13,6 +13,7 @@ NUMBERS = {
     "largest": 8,
     "rows": 90,
     "largest_rows": 64,
+    "drafts": 4,
     "contexts": 2,
     "mode": "full",
     "captured": "greedy",
