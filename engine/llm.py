@@ -333,11 +333,13 @@ def make_schedulers(config: EngineConfig) -> Schedulers:
         max_num_tokens=scheduler.max_num_tokens,
         chunking=scheduler.chunking,
         chunk_unit=config.chunk_unit,
+        draft_len=scheduler.draft_len,
     )
+    capacity = CapacityScheduler(scheduler.capacity_policy, draft_len=scheduler.draft_len)
     fit = functools.partial(
         refit, max_num_tokens=scheduler.max_num_tokens, chunk_unit=config.chunk_unit, chunking=scheduler.chunking
     )
-    return Schedulers(CapacityScheduler(scheduler.capacity_policy), micro_batch, fit)
+    return Schedulers(capacity, micro_batch, fit)
 
 
 def _output(finished: FinishedRequest) -> RequestOutput:

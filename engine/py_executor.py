@@ -196,7 +196,11 @@ class PyExecutor:
             queue.running, queue.waiting_now, kv_cache, max_batch_size=self._engine.get_max_num_sequences()
         )
         return self._schedulers.micro_batch.schedule(
-            admitted.fitting, admitted.deferrals, kv_cache.num_free_blocks, paused=admitted.paused
+            admitted.fitting,
+            admitted.deferrals,
+            kv_cache.num_free_blocks,
+            paused=admitted.paused,
+            can_draft=admitted.can_draft,
         )
 
     def _repeating(self) -> DecodeBatch | None:
