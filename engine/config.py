@@ -107,8 +107,9 @@ class KVCacheConfig:
     """The block pool.
 
     num_blocks: None sizes it from free memory (CUDA: memory_fraction of it; CPU: enough for max_batch_size
-    sequences of max_seq_len, at most a quarter of RAM). host_blocks, enable_block_reuse and enable_partial_reuse
-    belong to the reuse tree, which is not built yet: the last two are accepted and have no effect.
+    sequences of max_seq_len, at most a quarter of RAM).
+    enable_block_reuse: full blocks stay until their room is needed, for prompts that begin alike.
+    enable_partial_reuse: also the beginning of a block, by copy. host_blocks: evicted blocks that host memory keeps.
     """
 
     tokens_per_block: int = 16
@@ -126,14 +127,17 @@ class KVCacheConfig:
                 "KVCacheConfig.tokens_per_block", self.tokens_per_block, low=1, at_most=_MAX_TOKENS_PER_BLOCK
             ),
             memory_fraction=_number("KVCacheConfig.memory_fraction", self.memory_fraction, 0.0, 1.0, low_open=True),
-            host_blocks=_integer("KVCacheConfig.host_blocks", self.host_blocks, low=0),
+            host_blocks=_integer("KVCacheConfig.host_blocks", self.host_blocks, low=0, at_most=_MAX_BLOCKS),
         )
         if self.num_blocks is not None:
             num_blocks = _integer("KVCacheConfig.num_blocks", self.num_blocks, low=1, at_most=_MAX_BLOCKS)
             _normalise(self, num_blocks=num_blocks)
         _require_flags(self, "enable_block_reuse", "enable_partial_reuse")
-        if self.host_blocks != 0:
-            message = f"KVCacheConfig.host_blocks must be 0 (there is no host tier yet), got {shown(self.host_blocks)}"
+        if self.host_blocks and not self.enable_block_reuse:
+            message = (
+                f"KVCacheConfig.host_blocks must be 0 without block reuse (they keep blocks for later prompts), got "
+                f"{self.host_blocks}; set enable_block_reuse=True"
+            )
             raise ConfigError(message)
 
 

@@ -27,11 +27,12 @@ _INT32, _INT64, _FLOAT32 = 4, 8, 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """One group of tensors. field: what makes it smaller, with its present value."""
+    """One group of tensors. field: what makes it smaller, with its present value. on_host: whatever the device is."""
 
     name: str
     num_bytes: int
     field: str
+    on_host: bool = False
 
 
 def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num_blocks: int) -> tuple[Part, ...]:
@@ -55,12 +56,15 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
         pool_field = f"EngineConfig.max_seq_len={config.max_seq_len}"
         if spec.is_cuda:
             pool_field = f"KVCacheConfig.memory_fraction={cache.memory_fraction}"
+    host_field = f"KVCacheConfig.host_blocks={cache.host_blocks}"
     chain_rows = max(config.cuda_graph.prefill_num_tokens, default=0)  # of the statics that prefill chains share
     chain_width = model.query_size + model.hidden_size
     gathered = limits.max_batch_size * blocks * cache.tokens_per_block * 2 * model.kv_size * spec.dtype.itemsize
     batch_field = f"SchedulerConfig.max_batch_size={limits.max_batch_size}"
     return (
-        Part("the KV pool", (num_blocks + 1) * (block + 1), pool_field),  # a sink block, and a byte of ledger a block
+        # a sink block, a byte of ledger a block, and a block of staging where there is a host tier
+        Part("the KV pool", (num_blocks + 1) * (block + 1) + min(1, cache.host_blocks) * block, pool_field),
+        Part("the host's KV pool", cache.host_blocks * block, host_field, on_host=True),
         # five lengths a row of the tables, and for each of its drafts the sequence that it belongs to
         Part("block tables", (table_rows * (blocks + 5) + draft_rows) * _INT32 * copies, batch_field),
         Part("gathered keys and values", 0 if spec.is_cuda else gathered, batch_field),  # of one layer
@@ -116,6 +120,10 @@ def _bytes_per_block(tokens_per_block: int, model: ModelConfig, spec: DeviceSpec
 
 def require_memory(parts: Sequence[Part], spec: DeviceSpec) -> None:
     """Refuse what does not fit into the memory that is free now. Raises: ConfigError, which names the largest part."""
+    if spec.is_cuda:
+        host = DeviceSpec(torch.device("cpu"), spec.dtype, is_cuda=False)
+        require_memory([part for part in parts if part.on_host], host)
+        parts = [part for part in parts if not part.on_host]
     needed, free = sum(part.num_bytes for part in parts), free_memory(spec)
     if needed > free:
         largest = max(parts, key=lambda part: part.num_bytes)

@@ -290,7 +290,14 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
     num_blocks = size_kv_cache(config, model, spec) + for_dummies
     require_memory(footprint(config, model, spec, num_blocks=num_blocks), spec)
     resources = ResourceManager(
-        KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=config.max_seq_len),
+        KVCacheManager(
+            num_blocks=num_blocks,
+            tokens_per_block=tokens_per_block,
+            max_seq_len=config.max_seq_len,
+            host_blocks=config.kv_cache.host_blocks,
+            enable_block_reuse=config.kv_cache.enable_block_reuse,
+            enable_partial_reuse=config.kv_cache.enable_partial_reuse,
+        ),
         SeqSlotManager(config.num_slots),
     )
     storage = KVStorage.allocate(
@@ -300,6 +307,7 @@ def _build_cache(config: EngineConfig, model: ModelConfig, spec: DeviceSpec) -> 
         num_kv_heads=model.num_kv_heads,
         head_size=model.head_size,
         spec=spec,
+        num_host_blocks=config.kv_cache.host_blocks,
     )
     return resources, storage
 

@@ -8,6 +8,11 @@ instead of 1.17 ms (see LOG.md).
 The last block is the *sink*: no pool hands it out, nobody reads it. A fixed-shape write sends the rows that must
 not be written (padding tokens) there, so that they never meet a block that matters.
 
+Behind it, if asked for, lies the host tier: [num_host_blocks, L, 2, G, I, D], pinned on CUDA. A host block is one
+contiguous stretch, so that it moves in one asynchronous transfer; the device gathers and scatters between a block's
+many stretches and one staging block. Every copy runs on the step's stream, so the staging block and a block
+that has a new owner already are rewritten only after whoever read them before, without the host waiting.
+
 Zero-initialised: a masked score times an uninitialised NaN would still be NaN. On CPU the pool is an anonymous
 mapping that the kernel hands out, zeroed, one small page at a time: memory is resident only once it was written.
 
@@ -18,31 +23,13 @@ Source: the paged pools of vLLM and TensorRT-LLM; the head-major order is FlashI
 import math
 import mmap
 from collections.abc import Iterable
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 
 from engine.device import DeviceSpec, Stream
 from engine.errors import CapacityError
-
-
-class BlockCopyLike(Protocol):
-    """A copy of the first ``num_tokens`` of block ``source`` into block ``target``."""
-
-    @property
-    def source(self) -> int:
-        """Block to read."""
-        ...
-
-    @property
-    def target(self) -> int:
-        """Block to write."""
-        ...
-
-    @property
-    def num_tokens(self) -> int:
-        """Leading tokens of the block to copy."""
-        ...
+from engine.kv_cache.copies import BlockCopy, CopyKind
 
 
 def _zeros_on_host(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -56,12 +43,16 @@ def _zeros_on_host(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 class KVStorage:
     """Keys and values of all layers.
 
-    Shapes: blocks [L, 2, G, J + 1, I, D]; index 0 of the second axis holds keys, 1 values. Allocated once; the
-    address never changes. Valid: as long as any graph that baked the address in.
+    Shapes: blocks [L, 2, G, J + 1, I, D]; index 0 of the second axis holds keys, 1 values. host_blocks
+    [num_host_blocks, L, 2, G, I, D] or None. Allocated once; the address never changes. Valid: as long as any graph
+    that baked the address in.
     """
 
-    def __init__(self, blocks: torch.Tensor) -> None:
+    def __init__(self, blocks: torch.Tensor, host_blocks: torch.Tensor | None = None) -> None:
         self.blocks = blocks
+        self.host_blocks = host_blocks
+        self.num_host_blocks = 0 if host_blocks is None else host_blocks.shape[0]
+        self._staging = None if host_blocks is None else torch.zeros_like(host_blocks[0], device=blocks.device)
         self.num_layers, _, self.num_kv_heads, rows, self.tokens_per_block, self.head_size = blocks.shape
         self.num_blocks = rows - 1
         self._layers = tuple((layer[0], layer[1]) for layer in blocks.unbind(0))
@@ -76,12 +67,16 @@ class KVStorage:
         num_kv_heads: int,
         head_size: int,
         spec: DeviceSpec,
+        num_host_blocks: int = 0,
     ) -> Self:
-        """Allocate the pool, zeroed, plus the sink block."""
+        """Allocate the pool, zeroed, plus the sink block, and the host tier behind it."""
         shape = (num_layers, 2, num_kv_heads, num_blocks + 1, tokens_per_block, head_size)
-        if spec.torch_device.type == "cpu":
-            return cls(_zeros_on_host(shape, spec.dtype))
-        return cls(torch.zeros(shape, dtype=spec.dtype, device=spec.torch_device))
+        host_shape = (num_host_blocks, num_layers, 2, num_kv_heads, tokens_per_block, head_size)
+        if not spec.is_cuda:
+            host = _zeros_on_host(host_shape, spec.dtype) if num_host_blocks else None
+            return cls(_zeros_on_host(shape, spec.dtype), host)
+        host = torch.zeros(host_shape, dtype=spec.dtype, pin_memory=True) if num_host_blocks else None
+        return cls(torch.zeros(shape, dtype=spec.dtype, device=spec.torch_device), host)
 
     @staticmethod
     def bytes_per_block(
@@ -108,21 +103,38 @@ class KVStorage:
         """Name the device memory, for the registry and the strict replay check."""
         return {"kv_blocks": self.blocks}
 
-    def copy_blocks(self, copies: Iterable[BlockCopyLike], stream: Stream) -> None:
-        """Copy the leading tokens of blocks, in all layers, in stream order.
+    def run_copies(self, copies: Iterable[BlockCopy], stream: Stream) -> None:
+        """Hand the copies to the stream in their order, each in all layers; call it before the step's forward.
 
-        Raises: CapacityError when a block id or a token count lies outside the pool; earlier copies have run then.
+        Raises: CapacityError when a block id or a token count lies outside its pool; earlier copies are under way then.
         """
         for copy in copies:
-            ids_fit = 0 <= copy.source < self.num_blocks and 0 <= copy.target < self.num_blocks
-            if not ids_fit or not 0 <= copy.num_tokens <= self.tokens_per_block:
-                message = (
-                    f"a block copy needs ids below {self.num_blocks} and at most {self.tokens_per_block} tokens, got "
-                    f"source={copy.source} target={copy.target} num_tokens={copy.num_tokens}"
-                )
-                raise CapacityError(message)
-            target = self.blocks[:, :, :, copy.target, : copy.num_tokens]
-            stream.copy_(target, self.blocks[:, :, :, copy.source, : copy.num_tokens])
+            self._require_inside(copy)
+            kept = slice(copy.num_tokens)
+            if copy.kind is CopyKind.DEVICE:
+                stream.copy_(self.blocks[:, :, :, copy.target, kept], self.blocks[:, :, :, copy.source, kept])
+                continue
+            host, staging = self.host_blocks, self._staging
+            assert host is not None
+            assert staging is not None
+            if copy.kind is CopyKind.OFFLOAD:
+                stream.copy_(staging, self.blocks[:, :, :, copy.source])
+                stream.copy_(host[copy.target], staging)
+            else:
+                stream.copy_(staging, host[copy.source])
+                stream.copy_(self.blocks[:, :, :, copy.target, kept], staging[:, :, :, kept])
+
+    def _require_inside(self, copy: BlockCopy) -> None:
+        num_sources = self.num_host_blocks if copy.kind is CopyKind.ONBOARD else self.num_blocks
+        num_targets = self.num_host_blocks if copy.kind is CopyKind.OFFLOAD else self.num_blocks
+        ids_fit = 0 <= copy.source < num_sources and 0 <= copy.target < num_targets
+        if not ids_fit or not 0 <= copy.num_tokens <= self.tokens_per_block:
+            message = (
+                f"a block copy ({copy.kind.value}) needs a source below {num_sources}, a target below {num_targets} "
+                f"and at most {self.tokens_per_block} tokens, got source={copy.source} target={copy.target} "
+                f"num_tokens={copy.num_tokens}"
+            )
+            raise CapacityError(message)
 
     def check(self) -> None:
         """Recompute what the layout promises: one allocation, heads outermost, tokens of a head contiguous."""

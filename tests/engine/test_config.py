@@ -63,7 +63,7 @@ def test_configs_are_frozen_keyword_only_records_with_working_defaults(kind):
         (KVCacheConfig, "memory_fraction", float("nan"), "must be a finite number in (0, 1], got nan"),
         (KVCacheConfig, "memory_fraction", "0.9", "must be a finite number in (0, 1], got '0.9'"),
         (KVCacheConfig, "memory_fraction", True, "must be a finite number in (0, 1], got True"),
-        (KVCacheConfig, "host_blocks", 4, "must be 0 (there is no host tier yet), got 4"),
+        (KVCacheConfig, "host_blocks", 10**12, "must be at most 67108864, got 1000000000000"),
         (KVCacheConfig, "host_blocks", False, "must be an integer of at least 0, got False"),
         (KVCacheConfig, "enable_block_reuse", "no", "must be True or False, got 'no'"),
         (KVCacheConfig, "enable_partial_reuse", 1, "must be True or False, got 1"),
@@ -349,3 +349,13 @@ def test_one_sampler_mode_alone_is_refused_with_the_tuple():
         assert refusal(lambda mode=mode: CudaGraphConfig(sample_modes=mode)) == (
             f"CudaGraphConfig.sample_modes must be a sequence of sampler modes, got {mode!r}{hint}"
         )
+
+
+def test_host_blocks_without_block_reuse_are_refused():
+    with pytest.raises(ConfigError) as caught:
+        KVCacheConfig(host_blocks=8, enable_block_reuse=False)
+    assert str(caught.value) == (
+        "KVCacheConfig.host_blocks must be 0 without block reuse (they keep blocks for later prompts), got 8; set "
+        "enable_block_reuse=True"
+    )
+    assert KVCacheConfig(host_blocks=8).host_blocks == 8

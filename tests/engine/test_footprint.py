@@ -156,3 +156,22 @@ def test_any_other_failure_stays_what_it_is():
     with pytest.raises(RuntimeError, match="a bug") as failure, naming_lack_of_memory(CPU):
         raise bug
     assert failure.value is bug
+
+
+def test_the_host_tier_is_counted_apart_from_the_device(monkeypatch):
+    config = EngineConfig(device="cpu", kv_cache=KVCacheConfig(host_blocks=100))
+    with LLM("tiny", config) as llm:
+        storage = llm._model_engine._runner._parts.eager_metadata.storage
+        estimate = parts(config, num_blocks=storage.num_blocks)
+        assert estimate["the host's KV pool"].num_bytes == num_bytes({"host": storage.host_blocks})
+        pool = num_bytes({**storage.tensors(), "staging": storage._staging})
+        assert pool <= estimate["the KV pool"].num_bytes <= 1.05 * pool
+    free = {CPU.torch_device: 1 << 20, CUDA.torch_device: 64 << 30}
+    monkeypatch.setattr(footprint_module, "free_memory", lambda spec: free[spec.torch_device])
+    needed = footprint(EngineConfig(kv_cache=KVCacheConfig(host_blocks=1000)), TINY_CONFIG, CUDA, num_blocks=9)
+    with pytest.raises(ConfigError) as caught:
+        require_memory(needed, CUDA)
+    assert str(caught.value) == (
+        "the engine needs 5.9 MiB on cpu (5.9 MiB of it for the host's KV pool), and 1.0 MiB are free; lower "
+        "KVCacheConfig.host_blocks=1000"
+    )
