@@ -99,7 +99,9 @@ class DeviceSampleSource(SampleSource):
     def __init__(self, sampler: SamplerState, stream: Stream, spec: DeviceSpec, *, engine_seed: int) -> None:
         """Allocate the mirrors."""
         self._sampler, self.stream, self._engine_seed = sampler, stream, engine_seed
-        self.previous = SampleStateTensors(sampler.new_tokens)
+        self.previous = SampleStateTensors(
+            sampler.new_tokens, sampler.num_accepted, sampler.guesses, sampler.guess_starts
+        )
         rows, slots = sampler.new_tokens.shape[0], sampler.num_slots
         self._mirrors = [pinned_empty((rows + 1, slots), torch.int32, spec) for _ in range(OPEN_STEPS + 1)]
         self._arrays = [mirror.numpy() for mirror in self._mirrors]
@@ -111,7 +113,15 @@ class DeviceSampleSource(SampleSource):
         params = request.spec.params
         seed = request_seed(params.seed, engine_seed=self._engine_seed, request_id=request.request_id)
         seen = request.tokens if params.repetition_penalty != 1.0 else ()
-        self._sampler.set_slot(request.py_seq_slot, params, seed=seed, prompt_token_ids=seen, stream=self.stream)
+        self._sampler.set_slot(
+            request.py_seq_slot,
+            params,
+            seed=seed,
+            prompt_token_ids=seen,
+            stream=self.stream,
+            draft_tokens=request.spec.draft_tokens,
+            prompt_len=request.py_orig_prompt_len,
+        )
 
     def follow(self, scheduled: ScheduledRequests, outputs: ForwardOutputs) -> PendingSamples:
         """Copy new_tokens to the next mirror; compute log-probabilities where they were asked for."""
