@@ -9,6 +9,9 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from lab.cli import replay
+from lab.cli.tables import table
+
 if TYPE_CHECKING:
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
@@ -52,6 +55,7 @@ def add_parser(commands: Any) -> None:
     check.add_argument("--model", help="where the recorded model lies, for --prove (the recorded name)")
     check.add_argument("--json", action="store_true", help="print JSON instead")
     check.set_defaults(run=check_trace)
+    replay.add_action(actions)
 
 
 def record_trace(arguments: argparse.Namespace) -> int:
@@ -110,28 +114,6 @@ def overview_row(step: "StepSnapshot") -> dict[str, Any]:
         "host_us": round(sum(times), 1),
         "reason": step.path.reason,
     }
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Lay rows with the same keys out under a heading; numbers to the right."""
-    if not rows:
-        return "no steps"
-    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    texts = {at for at, value in enumerate(rows[0]) if value in ("path", "reason")}
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if at in texts else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else str(value)
 
 
 def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
