@@ -64,9 +64,13 @@ class SchedulerConfig:
     """Budgets of one step.
 
     max_batch_size: requests a step may run. max_num_tokens: rows a step may run.
-    chunking: None runs every prompt whole; "fcfs" gives the budget to the oldest prompt first.
+    capacity_policy: "guaranteed_no_evict" lets in whom the pool can carry to the end, "static_batch" only when nothing
+    runs; "max_utilization" whoever fits now, and pauses the youngest when the pool gets full.
+    chunking: None runs every prompt whole; "fcfs" gives the budget to the oldest prompt first; "equal_progress" one
+    chunk unit to each, round by round.
     chunk_unit: tokens to which a truncated chunk is rounded down; None means tokens_per_block.
     draft_len: drafts that every generation verifies in a step in which any has drafts left; 0 leaves drafts unused.
+    A step in which so many rows or blocks are lacking runs without.
     """
 
     max_batch_size: int = 8
@@ -86,10 +90,9 @@ class SchedulerConfig:
             max_num_tokens=_integer("SchedulerConfig.max_num_tokens", self.max_num_tokens, low=1, at_most=_MAX_TOKENS),
             draft_len=_integer("SchedulerConfig.draft_len", self.draft_len, low=0, at_most=_MAX_DRAFT_LEN),
         )
-        _require_choice(
-            "SchedulerConfig.capacity_policy", self.capacity_policy, ("guaranteed_no_evict", "static_batch")
-        )
-        _require_choice("SchedulerConfig.chunking", self.chunking, (None, "fcfs"))
+        policies = ("guaranteed_no_evict", "max_utilization", "static_batch")
+        _require_choice("SchedulerConfig.capacity_policy", self.capacity_policy, policies)
+        _require_choice("SchedulerConfig.chunking", self.chunking, (None, "fcfs", "equal_progress"))
         if self.chunk_unit is not None:
             unit = _integer("SchedulerConfig.chunk_unit", self.chunk_unit, low=1, at_most=_MAX_TOKENS)
             _normalise(self, chunk_unit=unit)
