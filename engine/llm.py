@@ -7,7 +7,6 @@ Does not: schedule, batch or sample. One thread.
 """
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
@@ -21,17 +20,14 @@ from engine.fields import integer, shown
 from engine.footprint import naming_lack_of_memory
 from engine.interrupts import uninterrupted
 from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
-from engine.model_engine import build_decoder_engine
+from engine.model_engine import DecoderEngine, build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
 from engine.models.tokenizer import Tokenizer
 from engine.probe import Probe
 from engine.prompts import Prompt, listed_ids, pair
-from engine.py_executor import ExecutorParts, FinishedRequest, PyExecutor, Schedulers
+from engine.py_executor import ExecutorParts, FinishedRequest, PyExecutor, make_schedulers
 from engine.runners.interface import WarmupReport
 from engine.sampling.stopping import StopChecker
-from engine.scheduler.capacity import CapacityScheduler
-from engine.scheduler.micro_batch import MicroBatchScheduler
-from engine.scheduler.refit import refit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,17 +97,7 @@ class LLM:
             max_num_tokens=scheduler.max_num_tokens,
             is_chunked=scheduler.chunking is not None,
         )
-        self._executor = PyExecutor(
-            ExecutorParts(
-                model_engine=self._model_engine,
-                resources=self._resources,
-                schedulers=make_schedulers(self.config),
-                samples=DeviceSampleSource(parts.sampler, parts.stream, self.device_spec, engine_seed=self.config.seed),
-                eos_token_ids=self.loaded.tokenizer.eos_token_ids,
-                vocab_size=self.loaded.config.vocab_size,
-                overlap=self.config.overlap,
-            )
-        )
+        self._executor = self._make_executor(parts)
         self._probe: Probe | None = None
         self._next_id = 0
         self._mailbox: list[RequestOutput] = []  # finished, and nobody's generate or stream waits for it
@@ -232,6 +218,22 @@ class LLM:
         """Close."""
         self.close()
 
+    def _make_executor(self, parts: DecoderEngine) -> PyExecutor:
+        """Put the step loop around the engine's parts."""
+        samples = DeviceSampleSource(parts.sampler, parts.stream, self.device_spec, engine_seed=self.config.seed)
+        return PyExecutor(
+            ExecutorParts(
+                model_engine=parts.model_engine,
+                resources=parts.resources,
+                schedulers=make_schedulers(self.config),
+                samples=samples,
+                eos_token_ids=self.loaded.tokenizer.eos_token_ids,
+                vocab_size=self.loaded.config.vocab_size,
+                run_copies=lambda copies: parts.storage.run_copies(copies, parts.stream),
+                overlap=self.config.overlap,
+            )
+        )
+
     def _stream(self, validated: "_Validated") -> Iterator[str]:
         box: _Box = {}
         shown = 0
@@ -323,23 +325,6 @@ class _Validated:
     params: SamplingParams
     stop_checker: StopChecker
     max_new_tokens: int
-
-
-def make_schedulers(config: EngineConfig) -> Schedulers:
-    """Make the three scheduling decisions from their settings."""
-    scheduler = config.scheduler
-    micro_batch = MicroBatchScheduler(
-        max_batch_size=scheduler.max_batch_size,
-        max_num_tokens=scheduler.max_num_tokens,
-        chunking=scheduler.chunking,
-        chunk_unit=config.chunk_unit,
-        draft_len=scheduler.draft_len,
-    )
-    capacity = CapacityScheduler(scheduler.capacity_policy, draft_len=scheduler.draft_len)
-    fit = functools.partial(
-        refit, max_num_tokens=scheduler.max_num_tokens, chunk_unit=config.chunk_unit, chunking=scheduler.chunking
-    )
-    return Schedulers(capacity, micro_batch, fit)
 
 
 def _output(finished: FinishedRequest) -> RequestOutput:

@@ -14,29 +14,42 @@ Source: TensorRT-LLM's PyExecutor, its synchronous and its overlap loop.
 """
 
 import dataclasses
+import functools
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import numpy as np
 
+from engine.config import EngineConfig
 from engine.errors import ProbeError, ReentryError, UnknownRequestError
-from engine.executor.commit import CommitLog, OpenStep, advance, sampled_tokens, take_row, take_samples, undo
+from engine.executor.commit import OpenStep, advance, sampled_tokens
 from engine.executor.decode_batch import DecodeBatch
-from engine.executor.live import LiveRequest, LogProbs, RequestQueue
+from engine.executor.lifecycle import Lifecycle, Refit, RunCopies
+from engine.executor.live import LiveRequest
 from engine.executor.records import FinishedRequest, SampledTokens, StepCommit
+from engine.executor.repeat import Repetition
 from engine.executor.samples import SampleSource
 from engine.fields import cut, shown
 from engine.interrupts import uninterrupted
-from engine.llm_request import LlmRequest, RequestState
+from engine.llm_request import LlmRequest
 from engine.model_engine import ModelEngine
 from engine.probe import Probe, ProbeGuard, Stage
-from engine.resources import BlockCopy, Reservation, ResourceManager
+from engine.resources import BlockCopy, ResourceManager
 from engine.sampling.stopping import StopChecker
 from engine.scheduled import ScheduledRequests
 from engine.scheduler.capacity import CapacityScheduler
 from engine.scheduler.micro_batch import MicroBatchScheduler
+from engine.scheduler.refit import refit
 
-__all__ = ["ExecutorParts", "FinishedRequest", "PyExecutor", "SampledTokens", "Schedulers", "StepCommit"]
+__all__ = [
+    "ExecutorParts",
+    "FinishedRequest",
+    "PyExecutor",
+    "SampledTokens",
+    "Schedulers",
+    "StepCommit",
+    "make_schedulers",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,14 +58,32 @@ class Schedulers:
 
     capacity: CapacityScheduler
     micro_batch: MicroBatchScheduler
-    refit: Callable[[ScheduledRequests], ScheduledRequests]
+    refit: Refit
+
+
+def make_schedulers(config: EngineConfig) -> Schedulers:
+    """Make the scheduling decisions from their settings."""
+    limits, unit = config.scheduler, config.chunk_unit
+    micro_batch = MicroBatchScheduler(
+        max_batch_size=limits.max_batch_size,
+        max_num_tokens=limits.max_num_tokens,
+        chunking=limits.chunking,
+        chunk_unit=unit,
+        draft_len=limits.draft_len,
+    )
+    fit = functools.partial(refit, max_num_tokens=limits.max_num_tokens, chunk_unit=unit, chunking=limits.chunking)
+    return Schedulers(CapacityScheduler(limits.capacity_policy, draft_len=limits.draft_len), micro_batch, fit)
+
+
+def _no_copies(_copies: tuple[BlockCopy, ...]) -> None:
+    """Move nothing: there are no keys and values, only their ledger."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExecutorParts:
     """What the loop works with.
 
-    eos_token_ids: the model's stop ids. run_copies: moves KV blocks before a forward; None where nothing holds KV.
+    eos_token_ids: the model's stop ids. run_copies: moves KV blocks before a forward.
     """
 
     model_engine: ModelEngine
@@ -61,7 +92,7 @@ class ExecutorParts:
     samples: SampleSource
     eos_token_ids: Collection[int]
     vocab_size: int
-    run_copies: Callable[[tuple[BlockCopy, ...]], None] | None = None
+    run_copies: RunCopies = _no_copies
     overlap: bool = False
 
 
@@ -72,18 +103,12 @@ class PyExecutor:
         """Start empty."""
         self._engine, self._resources = parts.model_engine, parts.resources
         self._schedulers, self._samples = parts.schedulers, parts.samples
-        self._run_copies = parts.run_copies
-        self._eos_ids = frozenset(parts.eos_token_ids)
-        self._eos_table = np.zeros(parts.vocab_size, dtype=bool)
-        self._eos_table[[i for i in self._eos_ids if i < parts.vocab_size]] = True
         self._max_open = 1 if parts.overlap else 0  # steps that stay open when ``step`` returns
-        self._queue = RequestQueue()
-        self._live = self._queue.live
-        self._outbox: list[FinishedRequest] = []
-        self._open: list[OpenStep] = []  # oldest first
-        self._last: OpenStep | None = None  # launched last, when nothing but it changed the batch since
-        self._versions = (-1, -1)  # of the queue's lists when it was scheduled
-        self._batch: DecodeBatch | None = None
+        self._repetition = Repetition(eos_token_ids=parts.eos_token_ids, vocab_size=parts.vocab_size)
+        self._life = Lifecycle(
+            parts.resources, parts.samples, self._repetition, refit=parts.schedulers.refit, copy=parts.run_copies
+        )
+        self._queue, self._live, self._open = self._life.queue, self._life.queue.live, self._life.open_steps
         self._unsettled: list[LlmRequest] | None = None  # of a launch that was undone, until its neighbours are read
         self._probe: Probe | None = None
         self._stepping = threading.Lock()
@@ -97,7 +122,7 @@ class PyExecutor:
     @property
     def has_unfinished(self) -> bool:
         """Whether ``step`` has something to run or to hand out."""
-        return bool(self._live or self._outbox)
+        return bool(self._live or self._life.outbox)
 
     def submit(self, request: LlmRequest, stop_checker: StopChecker) -> None:
         """Add a request at the end of the queue; the caller has validated it."""
@@ -123,7 +148,7 @@ class PyExecutor:
         self._drain()
         with uninterrupted():
             if request_id in self._live:
-                self._finish(self._live[request_id], "abort")
+                self._life.finish(self._live[request_id], "abort")
 
     def is_live(self, request_id: int) -> bool:
         """Whether the request is waiting or running."""
@@ -159,32 +184,28 @@ class PyExecutor:
 
     def take_finished(self) -> tuple[FinishedRequest, ...]:
         """Hand out the finished requests without running anything."""
-        finished = tuple(self._outbox)
-        self._outbox.clear()
+        finished = tuple(self._life.outbox)
+        self._life.outbox.clear()
         return finished
 
     def check(self) -> None:
         """Recompute the loop's invariants: resources conserved, nothing held by requests that are gone."""
         self._recover()
-        self._resources.check()
-        self._queue.check()
-        if self._batch is not None:
-            self._batch.check(self._resources.kv_cache)
-        held = {i for i in self._resources.kv_cache.live_request_ids if i < 1 << 62}  # dummies have the ids above
-        assert held <= set(self._live), f"blocks held by finished requests {held - set(self._live)}"
+        self._life.check()
+        self._schedulers.capacity.check()
 
     def _run_step(self) -> None:
         """Launch a step if one can run, then read what has been open for long enough."""
         while len(self._open) > self._max_open:  # left by an interrupt
             self._complete()
-        batch = self._repeating()
+        batch = self._repetition.next(self._queue, self._resources.kv_cache)
         scheduled = self._schedule() if batch is None else None
         if scheduled is not None and self._open and (scheduled.paused_requests or scheduled.draft_len):
             # A paused request computes its tokens again, a verify row is laid out behind them: both need them all.
             self._drain()
             scheduled = self._schedule()
         if scheduled is not None and scheduled.paused_requests:
-            self._pause(scheduled.paused_requests)
+            self._life.pause(scheduled.paused_requests)
         is_launched = self._launch(scheduled, batch)
         while len(self._open) > self._max_open or (self._open and not is_launched):
             self._complete()
@@ -203,25 +224,6 @@ class PyExecutor:
             can_draft=admitted.can_draft,
         )
 
-    def _repeating(self) -> DecodeBatch | None:
-        """Return the batch that may run again without asking the schedulers; None when they must be asked.
-
-        They were asked with the same requests before, and let none of those that wait in. Since then the running ones
-        have only grown, so they would say the same.
-        """
-        last, queue = self._last, self._queue
-        if last is None or self._versions != (queue.running_version, queue.waiting_version):
-            return None
-        if self._batch is None:
-            lives = tuple([self._live[request.request_id] for request in last.scheduled.generating])
-            self._batch = DecodeBatch(
-                last.scheduled, lives, self._resources.kv_cache, eos_table=self._eos_table, eos_ids=self._eos_ids
-            )
-        batch = self._batch
-        if not batch.can_repeat or len(batch.rows_to_grow()) > self._resources.kv_cache.num_free_blocks:
-            return None
-        return batch
-
     def _launch(self, scheduled: ScheduledRequests | None, batch: DecodeBatch | None) -> bool:
         """Hand a step over to the device; False when there is nothing to run."""
         step = self._lay_out(scheduled, batch)
@@ -230,9 +232,9 @@ class PyExecutor:
         try:
             if self._probe is not None:
                 self._probe.emit(Stage.SCHEDULED, step.number, step.scheduled)
-            self._reserve(step)
+            reservation = self._life.reserve(step)
             if self._probe is not None:
-                self._probe.emit(Stage.RESERVED, step.number, step.reservation)
+                self._probe.emit(Stage.RESERVED, step.number, reservation)
             outputs = self._engine.forward(
                 step.scheduled,
                 resource_manager=self._resources,
@@ -242,13 +244,13 @@ class PyExecutor:
             with uninterrupted():
                 step.samples = self._samples.follow(step.scheduled, outputs)
                 advance(step)
-                self._remember(step)
+                self._repetition.remember(step, self._queue)
         except ProbeError as failure:
             self._roll_back()
             raise failure.original from None
         except Exception as error:  # noqa: BLE001 the loop must outlive any fault of one step
             self._roll_back()
-            self._fail(step, error)
+            self._life.fail(step, error)
             return False
         except BaseException:
             self._roll_back()
@@ -264,36 +266,14 @@ class PyExecutor:
                 spans = batch.next_spans(grown)
                 record = batch.launch(grown, self._resources.kv_cache.num_free_blocks)
                 step = OpenStep(number, record, dataclasses.replace(record, generation_requests=spans), batch)
-            elif scheduled is not None and scheduled.num_requests:
-                step = OpenStep(number, scheduled, scheduled)
             else:
-                self._end_a_standstill(scheduled)
-                return None
+                assert scheduled is not None
+                if not scheduled.num_requests:
+                    self._life.end_a_standstill(scheduled)
+                    return None
+                step = OpenStep(number, scheduled, scheduled)
             self._open.append(step)
         return step
-
-    def _reserve(self, step: OpenStep) -> None:
-        """Reserve for every span that may need it, give new requests their slot, and set up its sampling row."""
-        wanted = step.to_reserve
-        with uninterrupted():
-            if step.batch is None or wanted.generation_requests:
-                reservation = step.reservation = self._resources.prepare(wanted)
-            else:
-                reservation = step.reservation = Reservation(num_free_blocks=self._resources.kv_cache.num_free_blocks)
-            for request_id, slot in reservation.slots:
-                self._queue.admit(self._live[request_id].request, slot)
-        if reservation.block_copies and self._run_copies is not None:
-            self._run_copies(reservation.block_copies)
-        for request_id, _slot in reservation.slots:
-            self._samples.set_slot(self._live[request_id].request)
-
-    def _remember(self, step: OpenStep) -> None:
-        """Note what the next step may repeat: a step of generations alone, whose samples will all be on the device."""
-        if step.batch is None:
-            scheduled = step.scheduled
-            is_plain = not scheduled.context_requests and not scheduled.paused_requests and not scheduled.draft_len
-            self._batch, self._last = None, step if is_plain else None
-            self._versions = (self._queue.running_version, self._queue.waiting_version)
 
     def _complete(self) -> None:
         """Wait for the samples of the oldest open step and make it final."""
@@ -303,78 +283,23 @@ class PyExecutor:
             if self._probe is not None:
                 self._probe.emit(Stage.SAMPLED, step.number, sampled_tokens(step, tokens, self._live))
             with uninterrupted():
-                log = self._commit(step, tokens)
+                del self._open[0]
+                self.num_steps = step.number + 1
+                log = self._life.commit(step, tokens, is_watched=self._probe is not None)
                 if self._probe is not None:
-                    self._probe.emit(Stage.COMMITTED, step.number, self._commit_record(step, log))
+                    self._probe.emit(Stage.COMMITTED, step.number, self._life.commit_record(step, log))
         except ProbeError as failure:
             raise failure.original from None
         except Exception as error:  # noqa: BLE001 as above; whoever stands in the step behind is ended, too
             with uninterrupted():
-                self._open = [other for other in self._open if other is not step]
+                self._open[:] = [other for other in self._open if other is not step]
                 self._engine.roll_back()
-                self._fail(step, error)
+                self._life.fail(step, error)
 
     def _read_samples(self, step: OpenStep) -> np.ndarray:
         """Wait for the device. Shapes: [1 + K, A] int32, by slot."""
         assert step.samples is not None
         return step.samples.read()
-
-    def _commit(self, step: OpenStep, tokens: np.ndarray) -> CommitLog:
-        """Make the step final: the only place where a running request gets a token."""
-        del self._open[0]
-        self.num_steps = step.number + 1
-        batch = step.batch
-        if batch is not None and batch.is_intact and self._probe is None:
-            log = CommitLog()
-            row_tokens = tokens[0][batch.slots]
-            for row in batch.take(row_tokens):
-                take_row(batch.lives[row], [int(row_tokens[row])], log, _own_logprobs(step, batch.lives[row]))
-        else:
-            if batch is not None:
-                batch.count_step()
-            log = take_samples(step, tokens, self._live)
-        for live, reason in log.ended:
-            self._finish(live, reason)
-        return log
-
-    def _commit_record(self, step: OpenStep, log: CommitLog) -> StepCommit:
-        """Write down what became final, for an observer."""
-        finished = tuple([(live.request.request_id, reason) for live, reason in log.ended])
-        return StepCommit(
-            finished=finished,
-            continued=tuple([span.request_id for span in step.scheduled.spans if span.request_id in self._live]),
-            paused=tuple([request.request_id for request in step.scheduled.paused_requests]),
-            freed=tuple([request_id for request_id, _ in finished]),
-            new_text=tuple(log.new_text),
-            num_free_blocks=self._resources.kv_cache.num_free_blocks,
-        )
-
-    def _finish(self, live: LiveRequest, reason: str, error: str | None = None) -> None:
-        request = live.request
-        request.move_to(RequestState.GENERATION_COMPLETE)
-        request.finish_reason, request.error = reason, error
-        if reason not in ("stop", "length"):
-            live.catch_up()
-            live.stop_checker.end()
-        self._resources.free(request.request_id)
-        self._queue.remove(request)
-        self._forget()
-        self._outbox.append(FinishedRequest(request, live.stop_checker.text, tuple(live.logprobs)))
-
-    def _forget(self) -> None:
-        """Let the repeating batch go: a row of it has ended, or a step was undone."""
-        self._last = self._batch = None
-        for step in self._open:
-            if step.batch is not None:
-                step.batch.is_intact = False
-
-    def _pause(self, requests: tuple[LlmRequest, ...]) -> None:
-        """Take everything from requests that must wait; they compute their tokens again when they come back."""
-        with uninterrupted():
-            for request in requests:
-                self._resources.free(request.request_id)
-                self._queue.withdraw(request)
-                request.pause()
 
     def _drain(self) -> None:
         """Make every open step final."""
@@ -403,31 +328,6 @@ class PyExecutor:
             step = self._open.pop()
             self._samples.synchronize()
             self._engine.roll_back()
-            granted = undo(step, self._live)
-            self._resources.rollback(granted)
-            for request_id, _slot in granted.slots:
-                self._queue.withdraw(self._live[request_id].request)
+            self._life.take_back(step)
             spans = step.scheduled.spans
             self._unsettled = [span.request for span in spans if span.request.spec.params.repetition_penalty != 1.0]
-            self._forget()
-
-    def _fail(self, step: OpenStep, error: Exception) -> None:
-        """End the requests of a step that raised; the others go on."""
-        with uninterrupted():
-            for span in step.scheduled.spans:
-                if span.request_id in self._live:
-                    self._finish(self._live[span.request_id], "error", f"{type(error).__name__}: {error}")
-
-    def _end_a_standstill(self, scheduled: ScheduledRequests | None) -> None:
-        """End the oldest request when nothing runs, nothing is on its way and nobody was let in."""
-        if not self._open and scheduled is not None and not scheduled.paused_requests:
-            lacks = ", ".join(
-                [f"{d.reason.value} (needs {d.needed}, has {d.available})" for d in scheduled.deferrals[:1]]
-            )
-            oldest = next(iter(self._live.values()))
-            self._finish(oldest, "error", f"SchedulingError: no request can ever run: {lacks or 'none was scheduled'}")
-
-
-def _own_logprobs(step: OpenStep, live: LiveRequest) -> list[LogProbs]:
-    assert step.samples is not None
-    return [values for request_id, values in step.samples.logprobs() if request_id == live.request.request_id]

@@ -13,8 +13,7 @@ import numpy as np
 
 from engine.executor.decode_batch import DecodeBatch
 from engine.executor.live import LiveRequest, LogProbs
-from engine.executor.records import SampledTokens
-from engine.executor.samples import PendingSamples
+from engine.executor.records import PendingSamples, SampledTokens
 from engine.llm_request import LlmRequest, RequestState
 from engine.resources import Reservation
 from engine.scheduled import ScheduledRequests
@@ -35,6 +34,7 @@ class OpenStep:
     reservation: Reservation | None = None
     samples: PendingSamples | None = None
     is_launched: bool = False
+    is_taken_back: bool = False  # by the managers themselves
 
 
 @dataclasses.dataclass(slots=True)

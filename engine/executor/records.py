@@ -1,12 +1,34 @@
-"""The frozen records that leave the step loop: what was sampled, what became final, and what a caller gets.
+"""The records that leave the step loop: what was sampled, what became final, what a caller gets; and samples to come.
 
 Does not: decide or hold tensors. Torch-free.
 """
 
+import abc
 import dataclasses
+
+import numpy as np
 
 from engine.executor.live import LogProbs
 from engine.llm_request import LlmRequest
+
+
+class PendingSamples(abc.ABC):
+    """The samples of one step, perhaps still on the device."""
+
+    @abc.abstractmethod
+    def read(self) -> np.ndarray:
+        """Wait for them. Shapes: [1 + K, A] int32: row k is the token behind draft k, by slot.
+
+        Valid: until two later steps were launched.
+        """
+
+    @abc.abstractmethod
+    def num_accepted(self) -> np.ndarray:
+        """Say how many drafts of each slot were accepted. Shapes: [A] int32. Valid: as ``read``, after it."""
+
+    @abc.abstractmethod
+    def logprobs(self) -> tuple[tuple[int, LogProbs], ...]:
+        """Return the log-probabilities of the requests that asked, one for each logit row; only after ``read``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

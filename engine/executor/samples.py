@@ -16,6 +16,7 @@ import torch
 
 from engine.device import DeviceSpec, Event, Stream, pinned_empty
 from engine.executor.live import LogProbs
+from engine.executor.records import PendingSamples
 from engine.inputs.records import SampleStateTensors
 from engine.llm_request import LlmRequest
 from engine.runners.interface import ForwardOutputs
@@ -23,7 +24,7 @@ from engine.sampling.sampler import SamplerState, TokenLogProbs, log_probs
 from engine.sampling.seeds import request_seed
 from engine.scheduled import ScheduledRequests, Span
 
-OPEN_STEPS: Final = 2  # steps whose samples may be on their way at once
+OPEN_STEPS: Final = 2  # whose samples may be on their way at once
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,25 +37,6 @@ class _LogProbRows:
     def read(self) -> tuple[tuple[int, LogProbs], ...]:
         rows = zip(self.wanted, self.computed, strict=True)
         return tuple([(span.request_id, one) for (_, span), values in rows for one in values.as_dicts()])
-
-
-class PendingSamples(abc.ABC):
-    """The samples of one step, perhaps still on the device."""
-
-    @abc.abstractmethod
-    def read(self) -> np.ndarray:
-        """Wait for them. Shapes: [1 + K, A] int32: row k is the token behind draft k, by slot.
-
-        Valid: until ``OPEN_STEPS`` later steps were launched.
-        """
-
-    @abc.abstractmethod
-    def num_accepted(self) -> np.ndarray:
-        """Say how many drafts of each slot were accepted. Shapes: [A] int32. Valid: as ``read``, after it."""
-
-    @abc.abstractmethod
-    def logprobs(self) -> tuple[tuple[int, LogProbs], ...]:
-        """Return the log-probabilities of the requests that asked, one for each logit row; only after ``read``."""
 
 
 class SampleSource(abc.ABC):
@@ -106,6 +88,7 @@ class DeviceSampleSource(SampleSource):
         self._mirrors = [pinned_empty((rows + 1, slots), torch.int32, spec) for _ in range(OPEN_STEPS + 1)]
         self._arrays = [mirror.numpy() for mirror in self._mirrors]
         self._at = 0
+        self._without_logprobs: tuple[LlmRequest, ...] = ()  # a repeating batch is looked through once
 
     def set_slot(self, request: LlmRequest) -> None:
         """Overwrite the slot's row, through the stream."""
@@ -135,8 +118,10 @@ class DeviceSampleSource(SampleSource):
         return _DeviceSamples(array, self.stream.record(), rows)
 
     def _follow_logprobs(self, scheduled: ScheduledRequests, outputs: ForwardOutputs) -> _LogProbRows | None:
-        wanted = _wanted_logprobs(scheduled)
+        requests = scheduled.sampled_requests
+        wanted = [] if requests is self._without_logprobs else _wanted_logprobs(scheduled)
         if not wanted:
+            self._without_logprobs = requests
             return None
         found, tokens = _LogProbRows(wanted), self._sampler.new_tokens
 
@@ -156,8 +141,6 @@ class DeviceSampleSource(SampleSource):
 
 
 def _wanted_logprobs(scheduled: ScheduledRequests) -> list[tuple[int, Span]]:
-    if not any(request.spec.params.logprobs is not None for request in scheduled.sampled_requests):
-        return []
     wanted: list[tuple[int, Span]] = []
     row = 0
     for span in scheduled.spans:
