@@ -1,8 +1,12 @@
 import pytest
 
+from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
+from engine.llm import LLM
 from engine.llm_request import RequestState
+from engine.probe import Stage
 from engine.reasons import DeferralReason, FallOff, PathKind
 from tests.engine.live_requests import World, waiting
+from tests.equivalence.margin import assert_equal_by_margin, reference_cases
 
 
 @pytest.mark.parametrize("kind", [DeferralReason, FallOff])
@@ -12,6 +16,20 @@ def test_a_reason_is_its_own_name_so_that_traces_can_be_read(kind):
 
 def test_paths_are_named_as_the_command_line_prints_them():
     assert [path.value for path in PathKind] == ["eager", "capture", "replay", "prefill_replay"]
+
+
+class ScheduleLog:
+    """A probe that keeps what the schedulers said."""
+
+    def __init__(self) -> None:
+        self.reasons: set[DeferralReason] = set()
+        self.num_paused = self.num_rows = 0
+
+    def emit(self, stage, step, value):
+        if stage is Stage.SCHEDULED:
+            self.reasons |= {deferral.reason for deferral in value.deferrals}
+            self.num_paused += len(value.paused_requests)
+            self.num_rows += value.num_tokens
 
 
 def _prompts(*lengths, max_tokens=4):
@@ -46,6 +64,34 @@ def test_every_deferral_is_reached_by_a_workload_and_passes(reason):
             break
     assert reason in met
     assert sorted(world.finished) == list(range(len(lengths)))
+
+
+def small_engine(policy, num_blocks, **more):
+    scheduler = SchedulerConfig(
+        max_batch_size=4, max_num_tokens=64, capacity_policy=policy, chunking=more.pop("chunking", None)
+    )
+    pool, graphs = KVCacheConfig(num_blocks=num_blocks), CudaGraphConfig(enabled=False)
+    return LLM("tiny", EngineConfig(max_seq_len=128, scheduler=scheduler, kv_cache=pool, cuda_graph=graphs, **more))
+
+
+@pytest.fixture(scope="module")
+def cases():
+    with small_engine("guaranteed_no_evict", 100) as llm:
+        return reference_cases(llm, [[i + 1, 2, 3] * (4 + i) for i in range(4)], [40] * 4)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("chunking", [None, "fcfs", "equal_progress"])
+def test_an_engine_whose_pool_is_too_small_pauses_says_so_and_writes_the_same(overlap, chunking, cases):
+    with small_engine("max_utilization", 10, overlap=overlap, chunking=chunking) as llm:
+        log = ScheduleLog()
+        llm.set_probe(log)
+        compared = assert_equal_by_margin(llm, cases, together=True)
+        llm.check()
+    assert compared >= 150
+    assert log.num_paused > 0
+    assert {DeferralReason.PAUSED, DeferralReason.NO_BLOCKS_FOR_STEP} <= log.reasons
+    assert log.num_rows > sum(len(case.prompt_ids) + 39 for case in cases), "nothing was computed again"
 
 
 def test_a_running_request_is_never_deferred_by_a_newcomer():
