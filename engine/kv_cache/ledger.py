@@ -67,11 +67,15 @@ class BlockLedger:
 
     def allocate(self, count: int, *, after: int | None = None, copies: Copies | None = None) -> tuple[int, ...]:
         """Take ``count`` blocks for one table, evicting what must go; the caller has asked ``num_free``."""
-        assert count <= self.num_free, f"{count} blocks asked for, {self.num_free} to be had"
-        while self.pool.num_free < count:
-            self._evict(copies)
-        blocks = self.pool.allocate(count, after=after)
-        self._refs.update(dict.fromkeys(blocks, 1))
+        num_free = self.pool.num_free
+        assert count <= num_free + self.num_cached, f"{count} blocks asked for, {self.num_free} to be had"
+        if count <= num_free:
+            blocks = self.pool.allocate(count, after=after)
+        else:
+            free = self.pool.allocate(num_free, after=after) if num_free else ()
+            blocks = (*free, *sorted([self._evict(copies) for _ in range(count - num_free)]))
+        for block in blocks:
+            self._refs[block] = 1
         return blocks
 
     def share(self, block: int) -> None:
@@ -127,7 +131,7 @@ class BlockLedger:
         elif node.host_block is not None:
             self.host.move_out(node)  # computed again although it was there: the fresh copy is the nearer one
         elif not self.is_used(node):
-            self._free_cached(node)
+            self.pool.free((self._uncache(node),))
         node.used = self._clock
         node.priority = max(node.priority, priority)
         self._put_on_device(node, block)
@@ -177,19 +181,20 @@ class BlockLedger:
                 node = self._nodes.get(copy.target)
             if node is not None:
                 if node.blocks:
-                    self._free_cached(node)
+                    self.pool.free((self._uncache(node),))
                 self._forget(node)
 
-    def _evict(self, copies: Copies | None) -> None:
+    def _evict(self, copies: Copies | None) -> int:
         node = self._leaves.pop()
         assert node is not None, "cached blocks, and no leaf among them"
         self.num_evicted += 1
-        block = self._free_cached(node)
+        block = self._uncache(node)
         host_block = None if copies is None else self.host.move_in(node)
         if copies is None or host_block is None:
             self._forget(node)
         else:
             copies.append(BlockCopy(CopyKind.OFFLOAD, block, host_block, self._tokens_per_block))
+        return block
 
     def _put_on_device(self, node: Node, block: int) -> None:
         if not node.blocks and node.parent is not None:
@@ -204,19 +209,19 @@ class BlockLedger:
             node.parent.num_device_children -= 1
             self._note_leaf(node.parent)
 
-    def _free_cached(self, node: Node) -> int:
+    def _uncache(self, node: Node) -> int:
+        """Take a node that nobody uses off the device; whoever calls has its block."""
         (block,) = node.blocks
         assert block not in self._refs, f"block {block} is used"
         self._take_off_device(node, block)
         self.num_cached -= 1
-        self.pool.free((block,))
         return block
 
     def _forget(self, node: Node) -> None:
         """Cut a node that is on neither tier out of the tree, and what lies below it, which nobody uses."""
         for gone in self.tree.remove(node):
             if gone.blocks:
-                self._free_cached(gone)
+                self.pool.free((self._uncache(gone),))
             elif gone.host_block is not None:
                 self.host.move_out(gone)
 

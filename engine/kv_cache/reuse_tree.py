@@ -112,7 +112,7 @@ class ReuseTree:
             del parent.sorted_keys[bisect.bisect_left(parent.sorted_keys, node.key)]  # pyright: ignore[reportArgumentType]
         if parent.parent is None and not parent.children and isinstance(parent.key, Namespace):
             self._roots.pop(parent.key, None)
-        gone = list(_below(node))
+        gone = list(_below(node)) if node.children else [node]
         gone.reverse()
         return gone
 
