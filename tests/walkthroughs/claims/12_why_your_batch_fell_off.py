@@ -1,0 +1,10 @@
+assert {size: shares[size] for size in (7, 9, 12) if size in shares} == {7: "some", 9: "none", 12: "none"}
+assert all(share == "none" for size, share in shares.items() if size > 8)
+assert status == 1
+fallen = {step.path.reason for step in decoding}
+assert fallen == {None, "ABOVE_LARGEST_BUCKET", "SAMPLER_MODE_NOT_CAPTURED"}
+assert answers["ABOVE_LARGEST_BUCKET"].change[0].field == "CudaGraphConfig.batch_sizes"
+assert answers["SAMPLER_MODE_NOT_CAPTURED"].change[0].field == "CudaGraphConfig.sample_modes"
+assert all(answer.proof.path == "replay" for answer in answers.values())
+assert set(fixed.summary().reasons) == {"HAS_CONTEXT_UNPROMOTED"}
+assert share == 1.0
