@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import StepscopeError
-from lab.cli import bench, check, doctor, faults, lab, models, run, trace
+from lab.cli import bench, check, doctor, faults, lab, models, plan_buckets, run, trace
 
 ERROR: Final = 2
 INTERRUPTED: Final = 130
@@ -32,7 +32,7 @@ _OPTIONS: Final = {
     r"without redact\b": "without --redact",
 }
 
-_COMMANDS: Final = (run, models, trace, lab, check, faults, bench, doctor)
+_COMMANDS: Final = (run, models, trace, lab, check, faults, plan_buckets, bench, doctor)
 
 
 class _Version(argparse.Action):
