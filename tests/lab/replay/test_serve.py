@@ -28,12 +28,37 @@ def test_every_request_ends_with_its_exact_tokens_and_gives_its_blocks_back(poli
     assert found["blocks_leaked"] == found["paused"] == 0
 
 
+def test_a_pool_too_small_for_all_makes_requests_pause_and_compute_their_prompts_again():
+    found = serve(BUSY, policy="max_utilization", num_blocks=24, max_batch_size=8, max_num_tokens=256).summary()
+    assert found["finished"] == 60
+    assert found["generated_tokens"] == sum(request.output_len for request in BUSY.requests)
+    assert found["paused"] > 0
+    assert found["computed_prompt_tokens"] > found["prompt_tokens"]
+    assert found["blocks_leaked"] == 0
+
+
 def test_without_pauses_a_small_pool_makes_requests_wait():
     few = serve(BUSY, num_blocks=24, max_batch_size=8)
     many = serve(BUSY, max_batch_size=64)
     assert few.summary()["paused"] == 0
     assert few.max_wait_steps > many.max_wait_steps
     assert few.columns["free_blocks"].min() >= 0
+
+
+def test_blocks_with_equal_ids_are_computed_once():
+    trace = hashed(
+        (0, 1536, 4, [1, 2, 3]),
+        (60_000, 2100, 4, [1, 2, 3, 4, 5]),
+        (120_000, 1536, 4, [1, 2, 3]),
+        (180_000, 1024, 4, [9, 2]),
+    )
+    found = serve(trace, max_num_tokens=4096)
+    computed = found.columns["context_rows"][found.columns["contexts"] > 0].tolist()
+    assert computed[:2] == [1536, 2100 - 1536]
+    assert 1 <= computed[2] <= 512, "at least one token is always computed"
+    assert computed[3] == 1024, "an id counts only behind the same beginning"
+    assert int(found.columns["reused"].sum()) == found.summary()["prompt_tokens"] - sum(computed)
+    assert found.summary()["blocks_leaked"] == 0
 
 
 def test_reuse_can_be_turned_off():
