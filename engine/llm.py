@@ -19,15 +19,15 @@ from engine.executor.samples import DeviceSampleSource
 from engine.fields import integer, shown
 from engine.footprint import naming_lack_of_memory
 from engine.interrupts import uninterrupted
-from engine.llm_request import LlmRequest, RequestLimits, RequestSpec
+from engine.llm_request import LlmRequest
 from engine.model_engine import DecoderEngine, build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
 from engine.models.tokenizer import Tokenizer
 from engine.probe import Probe
-from engine.prompts import Prompt, listed_ids, pair
+from engine.prompts import Prompt, pair
 from engine.py_executor import ExecutorParts, FinishedRequest, PyExecutor, make_schedulers
+from engine.request_desk import RequestDesk, ValidRequest
 from engine.runners.interface import WarmupReport
-from engine.sampling.stopping import StopChecker
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,13 +90,7 @@ class LLM:
         self._model_engine, self._resources = parts.model_engine, parts.resources
         with naming_lack_of_memory(self.device_spec):
             self._warmup_report = self._model_engine.warmup(self._resources)
-        scheduler = self.config.scheduler
-        self._limits = RequestLimits(
-            vocab_size=self.loaded.config.vocab_size,
-            max_seq_len=self.config.max_seq_len,
-            max_num_tokens=scheduler.max_num_tokens,
-            is_chunked=scheduler.chunking is not None,
-        )
+        self._desk = RequestDesk(self.tokenizer, self.config, vocab_size=self.loaded.config.vocab_size)
         self._executor = self._make_executor(parts)
         self._probe: Probe | None = None
         self._next_id = 0
@@ -138,9 +132,21 @@ class LLM:
         self._probe = probe
         self._executor.set_probe(probe)
 
-    def submit(self, prompt: Prompt, params: SamplingParams | None = None) -> int:
-        """Enqueue a request and return its id. Raises: RequestError; then, and after a Ctrl-C, nothing was enqueued."""
-        validated, request_id = self._validate(prompt, params), self._next_id
+    def submit(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        draft_tokens: Sequence[int] = (),
+        cache_salt: str | None = None,
+    ) -> int:
+        """Enqueue a request and return its id.
+
+        draft_tokens: a guess of the whole continuation, verified SchedulerConfig.draft_len tokens a step; the output is
+        the same whatever the guess. cache_salt: prompts of other salts share no cached block with this one.
+        Raises: RequestError; then, and after a Ctrl-C, nothing was enqueued.
+        """
+        validated, request_id = self._validate(prompt, params, draft_tokens, cache_salt), self._next_id
         try:
             return self._enqueue(validated)
         except KeyboardInterrupt:
@@ -234,7 +240,7 @@ class LLM:
             )
         )
 
-    def _stream(self, validated: "_Validated") -> Iterator[str]:
+    def _stream(self, validated: ValidRequest) -> Iterator[str]:
         box: _Box = {}
         shown = 0
         try:
@@ -277,54 +283,27 @@ class LLM:
                 self._collect()
             self._boxes.pop(request_id, None)
 
-    def _enqueue(self, validated: "_Validated", box: _Box | None = None) -> int:
+    def _enqueue(self, validated: ValidRequest, box: _Box | None = None) -> int:
         self._require_open()
         self._executor.require_idle()
         with uninterrupted():
-            spec = RequestSpec(
-                self._next_id, validated.prompt_token_ids, validated.params, max_new_tokens=validated.max_new_tokens
-            )
+            spec = dataclasses.replace(validated.spec, request_id=self._next_id)
             self._next_id += 1
             self._executor.submit(LlmRequest(spec), validated.stop_checker)
             if box is not None:
                 self._boxes[spec.request_id] = box
         return spec.request_id
 
-    def _validate(self, prompt: Prompt, params: SamplingParams | None) -> "_Validated":
+    def _validate(
+        self, prompt: Prompt, params: SamplingParams | None, draft_tokens: object = (), cache_salt: object = None
+    ) -> ValidRequest:
         self._require_open()
-        params = SamplingParams() if params is None else params
-        if not isinstance(params, SamplingParams):
-            message = f"params must be a SamplingParams, got {shown(params)}"
-            raise RequestError(message)
-        ids = self._token_ids(prompt)
-        self._limits.check_params(params)
-        max_seq_len = self.config.max_seq_len
-        checker = StopChecker(
-            params,
-            prompt_len=len(ids),
-            max_seq_len=max_seq_len,
-            eos_token_ids=self.tokenizer.eos_token_ids,
-            detokenizer=self.tokenizer.detokenizer(),
-        )
-        return _Validated(ids, params, checker, min(params.max_tokens, max_seq_len - len(ids)))
-
-    def _token_ids(self, prompt: Prompt) -> tuple[int, ...]:
-        return self._limits.checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else listed_ids(prompt))
+        return self._desk.validate(prompt, params, draft_tokens=draft_tokens, cache_salt=cache_salt)
 
     def _require_open(self) -> None:
         if self._is_closed:
             message = "this LLM was closed; make a new one"
             raise ClosedError(message)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Validated:
-    """A request that may be enqueued."""
-
-    prompt_token_ids: tuple[int, ...]
-    params: SamplingParams
-    stop_checker: StopChecker
-    max_new_tokens: int
 
 
 def _output(finished: FinishedRequest) -> RequestOutput:

@@ -96,6 +96,13 @@ class RequestLimits:
             raise RequestError(message)
         return tuple([self._token_id(value, at) for at, value in enumerate(token_ids)])
 
+    def checked_drafts(self, token_ids: object) -> tuple[int, ...]:
+        """Return the guess as plain integers; what lies behind the last position that could be generated is dropped."""
+        if isinstance(token_ids, str | bytes) or not isinstance(token_ids, Sequence):
+            message = f"draft_tokens must be a list of token ids, got {shown(token_ids)}"
+            raise RequestError(message)
+        return tuple([self._token_id(value, at, "draft") for at, value in enumerate(token_ids[: self.max_seq_len])])
+
     def check_params(self, params: SamplingParams) -> None:
         """Refuse more log-probabilities than there are tokens."""
         if params.logprobs is not None and params.logprobs > self.vocab_size:
@@ -104,13 +111,13 @@ class RequestLimits:
             )
             raise RequestError(message)
 
-    def _token_id(self, value: object, at: int) -> int:
+    def _token_id(self, value: object, at: int, kind: str = "prompt") -> int:
         try:
             token_id = -1 if isinstance(value, bool) else operator.index(value)  # pyright: ignore[reportArgumentType]
         except TypeError:
             token_id = -1
         if not 0 <= token_id < self.vocab_size:
-            message = f"prompt token {at} must be an integer in [0, {self.vocab_size}), got {shown(value)}"
+            message = f"{kind} token {at} must be an integer in [0, {self.vocab_size}), got {shown(value)}"
             raise RequestError(message)
         return token_id
 

@@ -198,6 +198,8 @@ class PyExecutor:
         """Launch a step if one can run, then read what has been open for long enough."""
         while len(self._open) > self._max_open:  # left by an interrupt
             self._complete()
+        if self._open and self._open[-1].scheduled.draft_len:
+            self._drain()  # nobody knows yet how many of its drafts hold, so where the next rows start
         batch = self._repetition.next(self._queue, self._resources.kv_cache)
         scheduled = self._schedule() if batch is None else None
         if scheduled is not None and self._open and (scheduled.paused_requests or scheduled.draft_len):

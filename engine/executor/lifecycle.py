@@ -159,7 +159,7 @@ class Lifecycle:
 
     def end_a_standstill(self, scheduled: ScheduledRequests) -> None:
         """End the oldest request when nothing runs, nothing is on its way and nobody was let in."""
-        if not self.open_steps and not scheduled.paused_requests:
+        if self.queue.live and not self.open_steps and not scheduled.paused_requests:
             first = next(iter(scheduled.deferrals), None)
             lack = "" if first is None else f": {first.reason.value}, needs {first.needed}, has {first.available}"
             message = f"SchedulingError: no request can run, and none will{lack}"
