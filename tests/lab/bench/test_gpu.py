@@ -103,7 +103,7 @@ def test_without_cuda_it_is_refused():
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch 2.11 itself, imported late
+@pytest.mark.filterwarnings("ignore")  # the peer compiles: torch 2.11 warns of its own imports and of TF32
 def test_the_engine_and_the_peer_agree_in_bfloat16():
     notes = []
     rows = list(measure(GpuBench(shapes=("tiny",), batches=(1, 4), rounds=1, replays=5), note=notes.append))
