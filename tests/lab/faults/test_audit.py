@@ -10,6 +10,7 @@ from tests.lab.faults.expected import healthy_run
 WARM = SamplingParams(max_tokens=6, temperature=1.0, repetition_penalty=1.2, seed=3, ignore_eos=True)
 SOON = SamplingParams(max_tokens=3, ignore_eos=True)
 MIXED = (Joining("Hello there"), Joining("abc", 1, WARM), Joining("xyz!?", 2, SOON), Joining("a" * 30, 4))
+ALIKE = (Joining("a long beginning, one"), Joining("a long beginning, two", 2), Joining("a long beginning", 3))
 EAGER = dataclasses.replace(small_config(), cuda_graph=CudaGraphConfig(enabled=False))
 WORKLOADS = {
     "steady": Workload(FOUR, small_config()),
@@ -19,6 +20,7 @@ WORKLOADS = {
     "late": Workload(MIXED, small_config(), lag=40),
     "vanilla": Workload(THREE, small_config(attention_backend="vanilla")),
     "eager": Workload(MIXED, EAGER),
+    "sharing": Workload(ALIKE, small_config()),
 }
 
 
