@@ -22,6 +22,7 @@ from lab import Session, show
 from lab.faults.examine import run
 
 
+# %%
 def config(*, reuse=True):
     return EngineConfig(
         device="cpu",
