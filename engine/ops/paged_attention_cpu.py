@@ -51,6 +51,8 @@ def attend_rows(
         _attend_view(out, query, pool, view)
     if plan.gather is not None:
         _attend_gathered(out, query, (key_blocks, value_blocks), scratch, plan.gather)
+    for few in plan.few:
+        _attend_few(out, query, (key_blocks, value_blocks), scratch, few)
     for chunk in plan.chunks:
         _attend_chunk(out, query, (key_blocks, value_blocks), scratch, chunk)
 
@@ -89,6 +91,31 @@ def _attend_gathered(
         out[rows.rows] = attended.reshape(rows.count, -1, D)
 
 
+def _attend_few(
+    out: torch.Tensor,
+    query: torch.Tensor,
+    blocks: tuple[torch.Tensor, torch.Tensor],
+    scratch: torch.Tensor,
+    rows: GatherRows,
+) -> None:
+    """As ``_attend_gathered``, with t rows a sequence: they and the query heads of a key head are rows together."""
+    if rows.rows is not None:
+        query = query[rows.rows]
+    (G, _, _, D), n, t = blocks[0].shape, rows.count, rows.each
+    group = query.shape[1] // G
+    tokens = _gather(blocks, scratch, rows.blocks).view(2, G, -1, D)
+    if rows.tail.size:
+        _words(tokens)[:, :, rows.tail] = 0
+    keys, values = tokens.view(2, G * n, -1, D).unbind(0)
+    grouped = query.view(n, t, G, group, D).permute(2, 0, 3, 1, 4).reshape(G * n, group * t, D)
+    scores = torch.baddbmm(rows.mask_of(G, group), grouped, keys.transpose(1, 2), alpha=D**-0.5)
+    attended = torch.bmm(torch.softmax(scores, -1), values).view(G, n, group, t, D).permute(1, 3, 0, 2, 4)
+    if rows.rows is None:
+        out.view(n, t, G, group, D).copy_(attended)
+    else:
+        out[rows.rows] = attended.reshape(n * t, -1, D)
+
+
 def _attend_chunk(
     out: torch.Tensor,
     query: torch.Tensor,
@@ -103,6 +130,12 @@ def _attend_chunk(
         stretch = slice(chunk.first, chunk.first + chunk.length)
         keys, values = (side.view(G, -1, D)[:, stretch] for side in blocks)
     rows = slice(chunk.start, chunk.end)
+    group, folded_mask = query.shape[1] // G, chunk.folded_mask(query.shape[1] // G)
+    if folded_mask is not None:
+        of_head = query[rows].unflatten(1, (G, group)).permute(1, 2, 0, 3).reshape(1, G, -1, D)
+        attended = _flash(of_head, keys.unsqueeze(0), values.unsqueeze(0), attn_mask=folded_mask)[0]
+        out[rows].unflatten(1, (G, group)).copy_(attended.view(G, group, -1, D).permute(2, 0, 1, 3))
+        return
     grouped = query[rows].unflatten(1, (G, -1)).permute(1, 2, 0, 3)  # [G, H/G, t, D]
     spread = (G, grouped.shape[1], chunk.length, D)
     keys, values = keys.unsqueeze(1).expand(spread), values.unsqueeze(1).expand(spread)

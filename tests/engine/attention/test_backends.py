@@ -117,6 +117,42 @@ def test_a_long_row_over_neighbouring_blocks_is_read_in_place(monkeypatch):
     close(*world.run(metadata, [1, 1]))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("blocks", ["neighbours", "scattered"])
+def test_verify_rows_and_longer_chunks_equal_dense_attention_however_long_the_sequence(backend, blocks):
+    world = World(backend, heads=6, size=64, width=8)
+    for index in range(4):
+        ids = tuple(range(index * 8, index * 8 + 8))
+        world.add(ids if blocks == "neighbours" else ids[::-1])
+    world.storage.blocks.fill_(float("nan"))
+    metadata = world.metadata(rows=1200)
+    close(*world.run(metadata, [300, 290, 3, 40]))
+    for counts in ([5, 5, 5, 5], [5, 1, 4, 16], [17, 20, 18, 5], [2, 2, 2, 2]):
+        close(*world.run(metadata, counts))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("known", [6, 280])
+def test_rows_behind_a_sequences_last_position_are_dead(backend, known):
+    world = World(backend, size=64, width=8)
+    for index in range(2):
+        world.add(tuple(range(index * 8, index * 8 + 8)))
+    metadata = world.metadata(rows=600)
+    close(*world.run(metadata, [known, known]))
+    step = dataclasses.replace(world.step([4, 4]), max_kv_lens=(known + 2, known + 9))
+    query, key, value, positions = world.rows([4, 4])
+    positions[2:4] = known + 2  # where a step puts them: on the limit
+    before = world.storage.blocks.clone()
+    metadata.prepare(step)
+    got = metadata.attend(1, query, key, value, positions)
+    assert metadata.kv_lens[:2].tolist() == [known + 2, known + 4]
+    assert not got[2:4].any()
+    block, place = divmod(known + 2, 64)
+    assert torch.equal(world.storage.layer(1)[0][:, block, place], before[1, 0, :, block, place]), "nothing is written"
+    expected = world.dense(query, positions, [4, 4])
+    close(got[[0, 1, 4, 5, 6, 7]], expected[[0, 1, 4, 5, 6, 7]])
+
+
 def test_both_backends_write_the_same_blocks():
     pools = []
     for backend in BACKENDS:
