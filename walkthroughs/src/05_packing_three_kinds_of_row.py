@@ -21,7 +21,7 @@ import dataclasses
 from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.decisions import Decisions
 from engine.inputs.pack import pack
-from lab import Session, show
+from lab import Session, attach, show
 from lab.snapshot import ROW_KINDS, ROW_SOURCES
 
 # %%
@@ -95,6 +95,38 @@ layout(steps[4])
 
 # %%
 show(session.trace, step=3, stage="PACKED")
+
+# %% [markdown]
+# ## The third kind: rows that verify a guess
+#
+# Somebody, a small model or a user who has seen this text before, guesses how a request goes on. Then its next step has not one row but
+# 1 + K: the newest token and K *drafts*, all computed at once, each with a logit row that says what the model would have put there. The
+# guess (K is `SchedulerConfig.draft_len`, 4) is kept as far as it agrees; behind that comes one token of the model's own. Everybody in the step gets 1 + K rows, since the
+# shape is one for the whole batch; those without a guess have zeros, which are never accepted.
+#
+# Here the third token of request 1's guess is wrong. Which tokens does the step give it?
+
+# %%
+with LLM("tiny", config) as llm:
+    [known] = llm.generate([prompts[0]], six_tokens)
+    guess = [*known.token_ids[:2], 0, *known.token_ids[3:]]
+    with attach(llm, mode="full") as recorder:
+        llm.submit(prompts[0], six_tokens, draft_tokens=guess)
+        llm.submit(prompts[1], six_tokens)
+        finished = []
+        while llm.has_unfinished:
+            finished += llm.step()
+verify = recorder.trace.steps[1]
+layout(verify)
+print("sampled:", verify.outcome.tokens, " alone it was:", known.token_ids)
+
+# %% [markdown]
+# The first token had come with the prompt. The draft for the second was right, the one for the third was not: the step gives two tokens,
+# the second and *the model's own third*. What the wrong draft and those behind it left in the KV cache is rewound. In the end the text is
+# the one that it would have been without any guess:
+
+# %%
+print({out.request_id: out.text for out in finished}, known.text)
 
 # %% [markdown]
 # ## Break it on purpose: rows instead of slots

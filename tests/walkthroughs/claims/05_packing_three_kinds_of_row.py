@@ -8,3 +8,8 @@ assert [span.num_rows for span in steps[3].schedule.spans] == [14, 1, 1]
 assert texts["right"] != texts["wrong"]
 assert [len(text) for text in texts["wrong"]] == [6, 6]
 assert [a[0] for a in texts["right"]] == [a[0] for a in texts["wrong"]], "the first token comes from the prompt"
+assert "".join(ROW_KINDS[k] for k in verify.rows.kinds) == "E" * 10
+assert verify.rows.gather_ids.tolist() == list(range(10))
+assert [token for request_id, token in verify.outcome.tokens if request_id == 1] == list(known.token_ids[1:3])
+assert [token for request_id, token in verify.outcome.tokens if request_id == 2] != [0]
+assert next(out.token_ids for out in finished if out.request_id == 1) == known.token_ids
