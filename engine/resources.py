@@ -102,19 +102,6 @@ class ResourceManager:
         num_free_blocks = self.kv_cache.num_free_blocks
         return Reservation(claim.credits, claim.slots, tuple(added), tuple(copies), num_free_blocks)
 
-    def prepare(self, scheduled: ScheduledRequests) -> Reservation:
-        """Reserve a slot and the blocks that each span needs, without a look at the cache.
-
-        Raises: OutOfBlocksError, NoFreeSlotsError; then everything is as before.
-        """
-        slots: list[tuple[int, int]] = []
-        try:
-            self._assign_slots(scheduled.spans, slots)
-        except BaseException:
-            self.rollback(Claim(slots=tuple(slots)))
-            raise
-        return self.reserve(scheduled, Claim(slots=tuple(slots)))
-
     def rollback(self, granted: Reservation | Claim) -> None:
         """Give back everything that was granted: the step will not be committed.
 

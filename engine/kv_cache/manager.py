@@ -172,7 +172,8 @@ class KVCacheManager:
             return
         request, blocks = self._watched[request_id], self._blocks[request_id]
         assert num_full <= len(blocks), f"request {request_id} has {len(blocks)} blocks, {num_full} to commit"
-        assert num_tokens <= request.num_tokens, f"request {request_id} has tokens that the host does not know yet"
+        num_read = num_full * self.tokens_per_block
+        assert num_read <= request.num_tokens, f"request {request_id} has tokens that the host does not know yet"
         node = self.ledger.node_of(blocks[done - 1]) if done else None
         for index in range(done, num_full):
             key = self._finder.key(request, index)

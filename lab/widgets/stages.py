@@ -34,7 +34,7 @@ STAGE_LINKS: Final = (
         "scheduled requests",
         "调度结果",
     ),
-    StageLink("engine/resources.py", "ResourceManager.prepare", "从调度输出到模型输入", "block reservation", "块预留"),
+    StageLink("engine/resources.py", "ResourceManager.reserve", "从调度输出到模型输入", "block reservation", "块预留"),
     StageLink(
         "engine/cuda_graphs/dummies.py",
         "PaddingDummies.pad",

@@ -25,6 +25,11 @@ def step(*contexts, generations=()):
     return ScheduledRequests(spans, decodes, (), (), BudgetUse(0, 64, 0, 8))
 
 
+def prepare(resources, scheduled):
+    """Claim, and reserve as if nothing were cached."""
+    return resources.reserve(scheduled, resources.claim(scheduled))
+
+
 def snapshot(resources):
     kv, slots = resources.kv_cache, resources.seq_slots
     tables = {request_id: kv.block_table(request_id) for request_id in kv.live_request_ids}
@@ -33,7 +38,7 @@ def snapshot(resources):
 
 def test_a_first_chunk_gets_a_slot_and_the_blocks_of_its_rows():
     resources = make()
-    assert resources.prepare(step(waiting(7, prompt_len=6))) == Reservation(
+    assert prepare(resources, step(waiting(7, prompt_len=6))) == Reservation(
         credits=(), slots=((7, 0),), new_blocks=((7, (0, 1)),), block_copies=(), num_free_blocks=6
     )
     resources.check()
@@ -41,33 +46,33 @@ def test_a_first_chunk_gets_a_slot_and_the_blocks_of_its_rows():
 
 def test_a_decode_row_inside_its_block_is_granted_nothing_new():
     resources = make()
-    resources.prepare(step(waiting(7, prompt_len=6)))
+    prepare(resources, step(waiting(7, prompt_len=6)))
     decoding = running(7, prompt_len=6, generated=1)  # its newest token goes to position 6
-    assert resources.prepare(step(generations=[decoding])) == Reservation(num_free_blocks=6)
+    assert prepare(resources, step(generations=[decoding])) == Reservation(num_free_blocks=6)
     decoding = running(7, prompt_len=6, generated=3)
-    assert resources.prepare(step(generations=[decoding])).new_blocks == ((7, (2,)),)
+    assert prepare(resources, step(generations=[decoding])).new_blocks == ((7, (2,)),)
     resources.check()
 
 
 def test_a_step_short_of_blocks_gets_nothing_at_all():
     resources = make(num_blocks=5)
-    resources.prepare(step(waiting(1, prompt_len=8)))
+    prepare(resources, step(waiting(1, prompt_len=8)))
     before = snapshot(resources)
     decoding = running(1, prompt_len=8)
     with pytest.raises(
         OutOfBlocksError, match="request 3 needs 2 more KV blocks to hold 8 tokens, and 0 of 5 are free"
     ):
-        resources.prepare(step(waiting(2, prompt_len=12), waiting(3, prompt_len=8), generations=[decoding]))
+        prepare(resources, step(waiting(2, prompt_len=12), waiting(3, prompt_len=8), generations=[decoding]))
     assert snapshot(resources) == before
     resources.check()
 
 
 def test_a_step_short_of_slots_gets_nothing_at_all():
     resources = make(num_slots=2)
-    resources.prepare(step(waiting(1, prompt_len=4)))
+    prepare(resources, step(waiting(1, prompt_len=4)))
     before = snapshot(resources)
     with pytest.raises(NoFreeSlotsError):
-        resources.prepare(step(waiting(2, prompt_len=4), waiting(3, prompt_len=4)))
+        prepare(resources, step(waiting(2, prompt_len=4), waiting(3, prompt_len=4)))
     assert snapshot(resources) == before
     resources.check()
 
@@ -83,16 +88,16 @@ def test_an_interrupt_while_reserving_gives_everything_back(monkeypatch):
 
     monkeypatch.setattr(resources.kv_cache, "reserve", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        resources.prepare(step(waiting(1, prompt_len=4), waiting(2, prompt_len=4)))
+        prepare(resources, step(waiting(1, prompt_len=4), waiting(2, prompt_len=4)))
     assert snapshot(resources) == ({}, frozenset(range(8)), {}, 4)
     resources.check()
 
 
-def test_rollback_returns_to_the_moment_before_prepare():
+def test_rollback_returns_to_the_moment_before_the_claim():
     resources = make()
-    resources.prepare(step(waiting(1, prompt_len=8)))
+    prepare(resources, step(waiting(1, prompt_len=8)))
     before = snapshot(resources)
-    reservation = resources.prepare(step(waiting(2, prompt_len=5), generations=[running(1, prompt_len=8)]))
+    reservation = prepare(resources, step(waiting(2, prompt_len=5), generations=[running(1, prompt_len=8)]))
     assert snapshot(resources) != before
     resources.rollback(reservation)
     assert snapshot(resources) == before
@@ -101,7 +106,7 @@ def test_rollback_returns_to_the_moment_before_prepare():
 
 def test_freeing_gives_back_blocks_and_slot_and_forgives_strangers():
     resources = make()
-    resources.prepare(step(waiting(1, prompt_len=8)))
+    prepare(resources, step(waiting(1, prompt_len=8)))
     resources.free(1)
     resources.free(1)
     resources.free(99)
@@ -131,7 +136,7 @@ class ServingMachine(RuleBasedStateMachine):
     def fail(self):
         before = snapshot(self.world.resources)
         scheduled = self.world.schedule()
-        self.world.resources.rollback(self.world.resources.prepare(scheduled))
+        self.world.resources.rollback(prepare(self.world.resources, scheduled))
         assert snapshot(self.world.resources) == before
         assert self.world.schedule() == scheduled
 
@@ -229,7 +234,7 @@ def test_a_reservation_that_fails_undoes_the_claim_too():
 
 def test_a_forked_request_that_gets_its_slot_late_keeps_its_blocks_through_a_rollback():
     resources = make()
-    resources.prepare(step(waiting(1, prompt_len=8)))
+    prepare(resources, step(waiting(1, prompt_len=8)))
     resources.kv_cache.fork(1, 2, 8)
     child = waiting(2, prompt_len=9, position=8)
     resources.rollback(resources.reserve(step(child), resources.claim(step(child))))
@@ -239,7 +244,7 @@ def test_a_forked_request_that_gets_its_slot_late_keeps_its_blocks_through_a_rol
 
 def test_a_rewind_says_how_many_tokens_are_held():
     resources = make()
-    resources.prepare(step(waiting(1, prompt_len=8)))
+    prepare(resources, step(waiting(1, prompt_len=8)))
     resources.kv_cache.fork(1, 2, 8)
     assert resources.rewind(1, 8) == 8
     assert resources.rewind(1, 6) == 4, "the second block is also the other request's"
@@ -249,7 +254,7 @@ def test_a_rewind_says_how_many_tokens_are_held():
 
 def test_a_decode_step_within_its_blocks_asks_nothing():
     resources = make()
-    resources.prepare(step(waiting(1, prompt_len=5)))
+    prepare(resources, step(waiting(1, prompt_len=5)))
     decoding = running(1, prompt_len=5, generated=2)
     version = resources.kv_cache.table_version
     assert resources.kv_cache.num_reserved_tokens(1) == 8
