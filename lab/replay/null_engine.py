@@ -8,6 +8,7 @@ Does not: copy the executor's logic, or know traces and virtual time (``serve.py
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,23 +50,26 @@ _NO_TEXT = _NoText()
 
 
 class _NullPending(PendingSamples):
-    """Samples that were never on a device. No draft is ever accepted."""
+    """Samples that were never on a device."""
 
-    def __init__(self, tokens: np.ndarray) -> None:
-        self._tokens = tokens
+    def __init__(self, tokens: np.ndarray, accepted: np.ndarray) -> None:
+        self._tokens, self._accepted = tokens, accepted
 
     def read(self) -> np.ndarray:
         return self._tokens
 
     def num_accepted(self) -> np.ndarray:
-        return np.zeros(self._tokens.shape[1], dtype=np.int32)
+        return self._accepted
 
     def logprobs(self) -> tuple[tuple[int, LogProbs], ...]:
         return ()
 
 
 class NullSamples(SampleSource):
-    """One token for each slot: a number of the request that holds it, so that no two requests say the same."""
+    """One token for each slot: a number of the request that holds it, so that no two requests say the same.
+
+    Drafts are accepted as a model would: those that come before the first other token.
+    """
 
     def __init__(self, num_slots: int) -> None:
         """Start with zeros."""
@@ -78,7 +82,13 @@ class NullSamples(SampleSource):
 
     def follow(self, scheduled: ScheduledRequests, outputs: ForwardOutputs) -> PendingSamples:
         """Copy what the slots hold now: the next step may give a slot to another request."""
-        return _NullPending(np.repeat(self._tokens, 1 + scheduled.draft_len, axis=0))
+        accepted = np.zeros(self._tokens.shape[1], dtype=np.int32)
+        if scheduled.draft_len:
+            for span in scheduled.generation_requests:
+                own = span.request_id % VOCAB_SIZE
+                right = itertools.takewhile(lambda draft, own=own: draft == own, span.draft_tokens)
+                accepted[span.request.py_seq_slot] = len(list(right))
+        return _NullPending(np.repeat(self._tokens, 1 + scheduled.draft_len, axis=0), accepted)
 
     def synchronize(self) -> None:
         """Return at once: there is no device."""

@@ -40,16 +40,23 @@ class Refusal:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Latency:
-    """Of a finished request, in microseconds of virtual time since its arrival."""
+class Ending:
+    """A request that finished: its place in the trace, and what it waited for.
 
+    first_step: the step of its first row. max_wait_steps: its longest run of steps without a row. Units: microseconds
+    of virtual time since its arrival.
+    """
+
+    index: int
+    first_step: int
+    max_wait_steps: int
     first_token_us: float
     finished_us: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A trace served. columns: see ``step_log.COLUMNS``. wall_s: real seconds. Latencies are in order of finishing."""
+    """A trace served. columns: see ``step_log.COLUMNS``. wall_s: real seconds. endings: in order of finishing."""
 
     trace: ServingTrace
     config: EngineConfig
@@ -57,7 +64,7 @@ class Replay:
     columns: Columns
     totals: Totals
     refusals: tuple[Refusal, ...]
-    latencies: tuple[Latency, ...]
+    endings: tuple[Ending, ...]
     buckets: tuple[int, ...]
     max_wait_steps: int
     blocks_leaked: int
@@ -120,8 +127,8 @@ def spread_rows(replay: Replay) -> list[dict[str, Any]]:
         ("KV blocks in use", num_usable_blocks(replay) - columns["free_blocks"]),
         ("virtual us a step", columns["cost_us"]),
         ("host us a step", columns["host_ns"] / 1e3),
-        ("first token after, virtual ms", np.array([one.first_token_us / 1e3 for one in replay.latencies])),
-        ("finished after, virtual ms", np.array([one.finished_us / 1e3 for one in replay.latencies])),
+        ("first token after, virtual ms", np.array([one.first_token_us / 1e3 for one in replay.endings])),
+        ("finished after, virtual ms", np.array([one.finished_us / 1e3 for one in replay.endings])),
     ]
     return [_spread(name, values) for name, values in quantities if len(values)]
 

@@ -16,7 +16,7 @@ from engine.errors import StepscopeError
 from engine.llm_request import RequestSpec
 from lab.replay.cost_model import CostModel
 from lab.replay.null_engine import NullEngine, build_null_engine, length_params
-from lab.replay.outcome import Latency, Refusal, Replay, Totals
+from lab.replay.outcome import Ending, Refusal, Replay, Totals
 from lab.replay.serving_trace import ServingTrace, TracedRequest, prompt_tokens
 from lab.replay.step_log import StepLog
 
@@ -57,7 +57,7 @@ class _Run:
         self._tokens_per_block = trace.tokens_per_block
         self._live: dict[int, TracedRequest] = {}
         self.totals = Totals()
-        self.latencies: list[Latency] = []
+        self.endings: list[Ending] = []
 
     @property
     def is_done(self) -> bool:
@@ -99,12 +99,12 @@ class _Run:
 
     def _finish(self, request_id: int, num_generated: int, reason: str | None) -> None:
         request, log = self._live.pop(request_id), self.log
-        log.leave(request_id)
-        first = log.first_token_us.pop(request_id, log.now_us)
+        lived = log.leave(request_id)
         self.totals.generated_tokens += num_generated
         if reason == "length" and num_generated == request.output_len:
             self.totals.finished += 1
-            self.latencies.append(Latency(first - request.arrival_us, log.now_us - request.arrival_us))
+            first, last = lived.first_token_us - request.arrival_us, log.now_us - request.arrival_us
+            self.endings.append(Ending(request_id, lived.first_step, lived.max_wait_steps, first, last))
         else:
             self.totals.failed += 1
 
@@ -147,7 +147,7 @@ def replay(trace: ServingTrace, config: EngineConfig, costs: CostModel, *, progr
         columns=run.log.columns(),
         totals=run.totals,
         refusals=tuple(run.refusals),
-        latencies=tuple(run.latencies),
+        endings=tuple(run.endings),
         buckets=run.engine.buckets,
         max_wait_steps=run.log.max_wait_steps,
         blocks_leaked=run.engine.num_leaked_blocks,

@@ -35,6 +35,16 @@ COLUMNS: Final = (
 Columns = dict[str, npt.NDArray[np.int64]]
 
 
+@dataclasses.dataclass(slots=True)
+class Waits:
+    """What the log notes of a live request. last_step: that ran it, or the one before its arrival."""
+
+    last_step: int
+    first_step: int = -1
+    max_wait_steps: int = 0
+    first_token_us: float = 0.0
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Batch:
     """The generations of the newest step. kv_tokens: their lengths after it, added up."""
@@ -58,7 +68,7 @@ class StepLog:
         self._numbers: dict[str, int] = {}  # of the step between its two records
         self._kv_tokens = 0
         self._first: list[int] = []  # requests that get their first token from it
-        self._last_run: dict[int, int] = {}  # request id -> the step that ran it last, or that before its arrival
+        self._waits: dict[int, Waits] = {}  # by request
         self._begun: set[int] = set()  # requests with a part of their prompt computed
         self._batch = _Batch()
         self._own_ns = 0
@@ -66,7 +76,6 @@ class StepLog:
         self.num_live = 0
         self.now_us = 0.0
         self.max_wait_steps = 0
-        self.first_token_us: dict[int, float] = {}  # by request, taken out by whoever drives the replay
 
     def __len__(self) -> int:
         """Count the steps."""
@@ -79,17 +88,17 @@ class StepLog:
 
     def arrive(self, request_id: int) -> None:
         """Begin to count the steps that a request waits."""
-        self._last_run[request_id] = self.last_step
+        self._waits[request_id] = Waits(self.last_step)
 
-    def leave(self, request_id: int) -> None:
-        """End the count of a request that ended."""
-        self._last_run.pop(request_id, None)
+    def leave(self, request_id: int) -> Waits:
+        """End the count of a request that ended, and return it."""
         self._begun.discard(request_id)
+        return self._waits.pop(request_id)
 
     def stop(self) -> None:
         """Count what the requests that are still here have waited so far."""
         self._note_runs()
-        waits = [self.last_step - step for step in self._last_run.values()]
+        waits = [self.last_step - waits.last_step for waits in self._waits.values()]
         self.max_wait_steps = max(self.max_wait_steps, *waits, 0)
 
     def take_charge(self) -> float:
@@ -161,20 +170,24 @@ class StepLog:
 
     def _run(self, step: int, requests: Sequence[LlmRequest]) -> None:
         """Note that requests run in a step, and how long they had waited for it."""
-        last_run, longest = self._last_run, self.max_wait_steps
         for request in requests:
-            request_id = request.spec.request_id
-            longest = max(longest, step - last_run.get(request_id, step) - 1)
-            if request_id in last_run:  # else it has ended, and this row is its last, wasted one
-                last_run[request_id] = step
-        self.max_wait_steps = longest
+            waits = self._waits.get(request.spec.request_id)
+            if waits is None:
+                continue  # it has ended, and this row is its last, wasted one
+            waited = step - waits.last_step - 1
+            if waited > waits.max_wait_steps:
+                waits.max_wait_steps = waited
+                self.max_wait_steps = max(self.max_wait_steps, waited)
+            if waits.first_step < 0:
+                waits.first_step = step
+            waits.last_step = step
 
     def _note_runs(self) -> None:
         """Write down the last step of a batch that repeated, request by request."""
-        step, last_run = self._batch.step, self._last_run
         for request in self._batch.requests:
-            if request.spec.request_id in last_run:
-                last_run[request.spec.request_id] = step
+            waits = self._waits.get(request.spec.request_id)
+            if waits is not None:
+                waits.last_step = self._batch.step
 
     def _see_path(self, chosen: Selection) -> None:
         numbers = self._numbers
@@ -193,4 +206,5 @@ class StepLog:
             self._columns[name].append(number)
         self._charged_us += cost
         for request_id in self._first:
-            self.first_token_us[request_id] = self.now_us + cost
+            if request_id in self._waits:
+                self._waits[request_id].first_token_us = self.now_us + cost

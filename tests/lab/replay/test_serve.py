@@ -93,7 +93,7 @@ def test_the_clock_moves_by_the_cost_of_each_step_and_an_idle_engine_jumps_to_th
     columns = found.columns
     assert columns["start_us"].tolist() == [0, 6000, 7000, 1_000_000_000, 1_000_005_500]
     assert columns["cost_us"].tolist() == [6000, 1000, 1000, 5500, 1000]
-    assert [(one.first_token_us, one.finished_us) for one in found.latencies] == [(6000, 8000), (5500, 6500)]
+    assert [(one.first_token_us, one.finished_us) for one in found.endings] == [(6000, 8000), (5500, 6500)]
 
 
 def test_a_request_is_seen_only_when_the_clock_has_reached_it():
