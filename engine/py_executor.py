@@ -223,6 +223,7 @@ class PyExecutor:
             admitted.deferrals,
             kv_cache.num_free_blocks,
             paused=admitted.paused,
+            reusable=kv_cache.reusable_tokens,
             can_draft=admitted.can_draft,
         )
 
