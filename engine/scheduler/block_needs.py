@@ -32,4 +32,7 @@ def blocks_for_step(request: LlmRequest, kv: KVCacheManager) -> int:
     A prompt may get a smaller chunk; but one whose rest does not fit would have to be paused before its first token.
     """
     end = request.py_prompt_len if request.is_context else request.num_tokens + request.num_in_flight
-    return max(0, kv.blocks_for(min(end, kv.max_seq_len)) - kv.num_reserved_blocks(request.request_id))
+    owned = kv.num_reserved_blocks(request.spec.request_id)
+    if end <= owned * kv.tokens_per_block:
+        return 0  # most rows, most of the time
+    return max(0, kv.blocks_for(min(end, kv.max_seq_len)) - owned)

@@ -22,7 +22,7 @@ from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
 from engine.scheduler.block_needs import blocks_for_step, blocks_to_completion
 from engine.scheduler.deferrals import Lack, QueueDeferrals
-from engine.scheduler.drafts import blocks_for_drafts, fits_longest_sequence, has_drafts_left
+from engine.scheduler.drafts import any_drafts_left, blocks_for_drafts, fits_longest_sequence
 from engine.scheduler.promises import Promises
 from engine.scheduler.utilization import fit_running, reserve_for
 
@@ -72,7 +72,8 @@ class CapacityScheduler:
         """
         going, num_places = runnable(running), max_batch_size - len(running)
         if self._policy == "max_utilization":
-            kept = fit_running(going, kv)
+            may_admit = bool(waiting) and num_places > 0
+            kept = fit_running(going, kv, exact=may_admit or self._has_drafts(going))
             if len(kept.fitting) == len(going):
                 return self._admit(going, waiting, kv, num_free_blocks=kept.num_free_blocks, num_places=num_places)
             behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, None, kept.num_free_blocks)
@@ -128,7 +129,7 @@ class CapacityScheduler:
         return DeferralReason.NO_BLOCKS_FOR_STEP if by_step else DeferralReason.NO_FREE_BLOCKS
 
     def _has_drafts(self, going: tuple[LlmRequest, ...]) -> bool:
-        return self._draft_len > 0 and any(map(has_drafts_left, going))
+        return self._draft_len > 0 and any_drafts_left(going)
 
     def _can_draft(self, going: tuple[LlmRequest, ...], kv: KVCacheManager, num_free_blocks: int) -> bool:
         if not self._has_drafts(going):

@@ -8,11 +8,15 @@ Does not: lay out rows (``micro_batch.py``), or compare drafts with samples (``s
 Source: TensorRT-LLM counts 1 + K rows a generation, and switches speculation off for a step that is too large for it.
 """
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from engine.kv_cache.manager import KVCacheManager
 from engine.llm_request import LlmRequest
 from engine.scheduler.block_needs import blocks_for_step, blocks_to_completion
+
+_guess: Final = operator.attrgetter("spec.draft_tokens")
 
 
 def has_drafts_left(request: LlmRequest) -> bool:
@@ -26,6 +30,11 @@ def has_drafts_left(request: LlmRequest) -> bool:
         return False
     newest = request.num_generated + request.num_in_flight
     return newest < min(len(spec.draft_tokens), request.max_new_tokens - 1)
+
+
+def any_drafts_left(requests: Sequence[LlmRequest]) -> bool:
+    """Whether some request has drafts left; where nobody ever had one, the answer costs little."""
+    return any(map(_guess, requests)) and any(map(has_drafts_left, requests))
 
 
 def blocks_for_drafts(generations: Iterable[LlmRequest], draft_len: int, kv: KVCacheManager, *, to_end: bool) -> int:

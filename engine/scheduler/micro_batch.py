@@ -24,7 +24,7 @@ from engine.scheduled import (
 )
 from engine.scheduler.chunking import Prompt, equal_progress, first_come, whole
 from engine.scheduler.deferrals import with_more
-from engine.scheduler.drafts import has_drafts_left
+from engine.scheduler.drafts import any_drafts_left
 
 
 def in_row_order(contexts: Sequence[Span]) -> tuple[Span, ...]:
@@ -108,7 +108,7 @@ class MicroBatchScheduler:
         """Return K when somebody has drafts, every generation can run 1 + K rows, and no prompt pays for it."""
         count, draft_len = len(generations), self._draft_len
         left = self._max_num_tokens - count * (1 + draft_len)
-        if left < 0 or count > self._max_batch_size or not any(map(has_drafts_left, generations)):
+        if left < 0 or count > self._max_batch_size or not any_drafts_left(generations):
             return 0
         oldest = prompts[:1] if count < self._max_batch_size else ()
         loses = any(self._sizes(oldest, left + count * draft_len)) and not any(self._sizes(oldest, left))

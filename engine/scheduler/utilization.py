@@ -39,8 +39,14 @@ class RunningFit:
     num_free_blocks: int
 
 
-def fit_running(running: Sequence[LlmRequest], kv: KVCacheManager) -> RunningFit:
-    """Walk the running requests, oldest first, over blocks that are not reserved yet."""
+def fit_running(running: Sequence[LlmRequest], kv: KVCacheManager, *, exact: bool = True) -> RunningFit:
+    """Walk the running requests, oldest first, over blocks that are not reserved yet.
+
+    exact: whether the blocks left over matter. If not, and there is one for each, nobody is asked: a decode row needs
+    one at most.
+    """
+    if not exact and kv.num_free_blocks >= sum([blocks_for_step(r, kv) if r.is_context else 1 for r in running]):
+        return RunningFit(tuple(running), (), (), 0)
     num_free, num_kept, end = kv.num_free_blocks, 0, len(running)
     uses: dict[int, int] = {}
     held_back: list[Deferral] = []

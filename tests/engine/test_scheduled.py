@@ -51,7 +51,7 @@ def test_a_step_counts_its_rows_and_requests_in_row_order():
 
 def test_records_of_a_step_cannot_be_changed():
     span = generation_span(running(3))
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         span.num_rows = 2
     with pytest.raises(dataclasses.FrozenInstanceError):
         BudgetUse(1, 2, 3, 4).num_tokens = 5

@@ -1,6 +1,5 @@
 """Promotion of final contexts: all or nothing, and only one-token remainders."""
 
-import dataclasses
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +61,7 @@ def test_every_gate_must_be_open():
 
 def test_a_span_that_no_longer_starts_at_the_cursor_is_not_promoted():
     request = context(1, 9, 8)
-    span = dataclasses.replace(context_span(request, 1), start=7)
+    span = context_span(request, 1)._replace(start=7)
     assert promote_final_contexts(batch(span), graphs_enabled=True) == ()
 
 

@@ -3,7 +3,7 @@ import pytest
 from engine.config import SamplingParams
 from engine.kv_cache.manager import KVCacheManager
 from engine.llm_request import LlmRequest, RequestSpec
-from engine.scheduler.drafts import blocks_for_drafts, fits_longest_sequence, has_drafts_left
+from engine.scheduler.drafts import any_drafts_left, blocks_for_drafts, fits_longest_sequence, has_drafts_left
 from tests.engine.live_requests import running
 
 
@@ -29,6 +29,13 @@ def test_drafts_are_left_while_the_guess_goes_on_and_there_is_something_to_save(
     request = running(1, max_tokens=10, generated=generated, draft_tokens=(3,) * guess)
     request.num_in_flight = in_flight
     assert has_drafts_left(request) is expected
+
+
+def test_one_request_with_drafts_is_enough():
+    plain, drafting = running(1), running(2, draft_tokens=(3, 3, 3))
+    assert any_drafts_left([plain, drafting])
+    assert not any_drafts_left([plain, running(3, draft_tokens=(3,))])
+    assert not any_drafts_left([])
 
 
 def test_a_penalty_leaves_no_drafts():
