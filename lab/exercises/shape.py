@@ -11,7 +11,14 @@ import dataclasses
 import json
 from typing import Any, Final, cast
 
-_WORDS: Final = {int: "an integer", str: "a string", bool: "True or False", float: "a number", None: "None"}
+_WORDS: Final = {
+    object: "anything",
+    int: "an integer",
+    str: "a string",
+    bool: "True or False",
+    float: "a number",
+    None: "None",
+}
 MAX_SHOWN: Final = 300
 
 
@@ -68,8 +75,8 @@ def mismatch(value: object, shape: object) -> str | None:
 
 
 def _is(value: object, kind: object) -> bool:
-    if kind is None:
-        return value is None
+    if kind is None or kind is object:
+        return value is None or kind is object
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, cast("type", kind)) and (kind is bool or not isinstance(value, bool))
