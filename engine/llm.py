@@ -18,7 +18,7 @@ from engine.errors import ClosedError, ConfigError, RequestError
 from engine.executor.samples import DeviceSampleSource
 from engine.fields import integer, shown
 from engine.footprint import naming_lack_of_memory
-from engine.interrupts import uninterrupted
+from engine.interrupts import listening, uninterrupted
 from engine.llm_request import LlmRequest
 from engine.model_engine import DecoderEngine, build_decoder_engine
 from engine.models.registry import LoadedModel, load_model
@@ -186,9 +186,10 @@ class LLM:
         validated = [self._validate(*pair) for pair in pair(prompts, params)]
         box: _Box = {}
         try:
-            request_ids = [self._enqueue(prompt, box) for prompt in validated]
-            while len(box) < len(request_ids):
-                self._advance()
+            with listening():
+                request_ids = [self._enqueue(prompt, box) for prompt in validated]
+                while len(box) < len(request_ids):
+                    self._advance()
         finally:
             self._abandon(box)
         return [box[request_id] for request_id in request_ids]

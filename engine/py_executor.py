@@ -30,7 +30,7 @@ from engine.executor.records import FinishedRequest, SampledTokens, StepCommit
 from engine.executor.repeat import Repetition
 from engine.executor.samples import SampleSource
 from engine.fields import cut, shown
-from engine.interrupts import uninterrupted
+from engine.interrupts import listening, uninterrupted
 from engine.llm_request import LlmRequest
 from engine.model_engine import ModelEngine
 from engine.probe import Probe, ProbeGuard, Stage
@@ -166,7 +166,7 @@ class PyExecutor:
         Raises: ReentryError from inside a probe, or while another thread is in a step.
         """
         self.require_idle()
-        with self._stepping:  # of two threads that come at the same instant, one steps after the other
+        with listening(), self._stepping:  # of two threads that come at the same instant, one steps after the other
             self._recover()
             self._settle()
             if self._live:
@@ -209,6 +209,8 @@ class PyExecutor:
         if scheduled is not None and scheduled.paused_requests:
             self._life.pause(scheduled.paused_requests)
         is_launched = self._launch(scheduled, batch)
+        if self._open and self._max_open:
+            self._life.look_ahead(self._open[-1])
         while len(self._open) > self._max_open or (self._open and not is_launched):
             self._complete()
 

@@ -125,6 +125,15 @@ class Lifecycle:
                     if step.scheduled.draft_len:
                         resources.rewind(request.request_id, request.num_tokens)
 
+    def look_ahead(self, step: OpenStep) -> None:
+        """While the device works on a step, do what the ends of its requests will need: their text, their blocks."""
+        if step.batch is not None and step.batch.can_repeat:
+            return
+        for request in step.scheduled.generating:
+            if request.state is RequestState.GENERATION_TO_COMPLETE and request.request_id in self.queue.live:
+                self.queue.live[request.request_id].catch_up()
+                self._resources.commit(request.request_id, num_final_tokens(request))
+
     def finish(self, live: LiveRequest, reason: str, error: str | None = None) -> None:
         """End a request: what it holds goes back, its output waits to be handed out."""
         request = live.request
