@@ -82,26 +82,28 @@ class ReuseCounter:
             self.counts.update(copy.kind for copy in value.block_copies)
 
 
-@pytest.fixture(scope="module")
-def cases():
-    """Three turns of three conversations, two of which begin with the same words."""
+def conversations(answer):
+    """Three turns of three conversations, two of which begin with the same words. answer: of a prompt, n tokens."""
     draw = random.Random(7)
     words = [draw.randrange(1, 250) for _ in range(200)]
     beginnings = [words[:18], [*words[:11], *words[40:47]], words[60:77]]
-    prompts, answers = [], [[], [], []]
+    talks, turns = [[], [], []], []
+    for turn, talk in itertools.product(range(3), range(3)):
+        said = words[100 + 10 * turn : 107 + 10 * turn] if turn else beginnings[talk]
+        talks[talk] = [*talks[talk], *said]
+        case = answer(talks[talk], 9)
+        talks[talk] = [*talks[talk], *case.greedy_ids]
+        turns.append(case)
+    assert max(map(len, talks)) <= MAX_SEQ_LEN
+    return turns
+
+
+@pytest.fixture(scope="module")
+def cases():
     plain = Row(backend="vanilla").config()
     plain = dataclasses.replace(plain, kv_cache=KVCacheConfig(tokens_per_block=BLOCK, enable_block_reuse=False))
-    turns = []
     with LLM("tiny", plain) as llm:
-        for turn, talk in itertools.product(range(3), range(3)):
-            said = words[100 + 10 * turn : 107 + 10 * turn] if turn else beginnings[talk]
-            answers[talk] = [*answers[talk], *said]
-            (case,) = reference_cases(llm, [answers[talk]], [9])
-            answers[talk] = [*answers[talk], *case.greedy_ids]
-            prompts.append(case.prompt_ids)
-            turns.append(case)
-    assert max(len(prompt) for prompt in prompts) + 9 <= MAX_SEQ_LEN
-    return turns
+        return conversations(lambda prompt, count: reference_cases(llm, [prompt], [count])[0])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
