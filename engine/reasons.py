@@ -36,6 +36,7 @@ class DeferralReason(enum.StrEnum):
     WAITS_FOR_BATCH = "WAITS_FOR_BATCH"
     NO_BLOCKS_FOR_STEP = "NO_BLOCKS_FOR_STEP"
     PAUSED = "PAUSED"
+    AWAITS_SHARED_PREFIX = "AWAITS_SHARED_PREFIX"
 
 
 class PathKind(enum.StrEnum):

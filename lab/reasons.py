@@ -248,6 +248,21 @@ _DEFERRALS: Final = (
         ),
         section=Section.SCHEDULE_TO_INPUTS,
     ),
+    ReasonRow(
+        reason=DeferralReason.AWAITS_SHARED_PREFIX,
+        clause=Words("its beginning is being computed for another request", "它的开头正在为另一个请求计算"),
+        sentence=Words(
+            "The first {needed} tokens of request {request} begin another prompt, too, which is being computed; "
+            "{available} are cached so far. It waits for the rest instead of computing it again.",
+            "请求 {request} 的前 {needed} 个词元也是另一个正在计算的提示的开头；目前缓存了 {available} 个。"
+            "它等待其余部分，而不是重新计算。",
+        ),
+        fix=Words(
+            "None is needed: it saves rows. KVCacheConfig(enable_block_reuse=False) lets it in, to compute them again.",
+            "不必改动：这样省下若干行。设置 KVCacheConfig(enable_block_reuse=False) 会让它进入并重新计算。",
+        ),
+        section=Section.SCHEDULE_TO_INPUTS,
+    ),
 )
 
 _PATHS: Final = (

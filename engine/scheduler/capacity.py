@@ -24,6 +24,7 @@ from engine.scheduler.block_needs import blocks_for_step, blocks_to_completion
 from engine.scheduler.deferrals import Lack, QueueDeferrals
 from engine.scheduler.drafts import any_drafts_left, blocks_for_drafts, fits_longest_sequence
 from engine.scheduler.promises import Promises
+from engine.scheduler.shared_prefix import awaited_prefix
 from engine.scheduler.utilization import fit_running, reserve_for
 
 _NO_PLACE: Final = DeferralReason.REQUEST_BUDGET
@@ -35,8 +36,9 @@ class CapacityDecision:
 
     Order: fitting holds the requests that already own blocks first, then newcomers, each in arrival order; paused, the
     oldest first.
-    Units of a deferral's numbers: blocks, except requests for REQUEST_BUDGET, for WAITS_FOR_BATCH, and for those behind
-    a request that lacks a place. BEHIND_BLOCKED_REQUEST carries the request's own need, which may well be available.
+    Units of a deferral's numbers: blocks; requests for REQUEST_BUDGET, for WAITS_FOR_BATCH, and for those behind a
+    request that lacks a place; tokens for AWAITS_SHARED_PREFIX. BEHIND_BLOCKED_REQUEST carries the request's own need,
+    which may well be available.
     can_draft: whether drafts behind every generation would find blocks that nobody counts on.
     """
 
@@ -105,6 +107,7 @@ class CapacityScheduler:
         """Let newcomers in, in order, up to the first that lacks something."""
         admitted: list[LlmRequest] = []
         deferrals: Sequence[Deferral] = ()
+        computing = [request for request in going if request.is_context] if waiting and num_places > 0 else ()
         for request in waiting:
             needed, available = blocks_to_completion(request, kv), num_free_blocks
             if self._policy == "max_utilization":
@@ -118,6 +121,11 @@ class CapacityScheduler:
             if needed > available:
                 first = Deferral(request.request_id, self._no_blocks, needed, available)
                 deferrals = self._blocked(waiting, len(admitted), first, kv)
+                break
+            awaited = awaited_prefix(request, computing, kv)
+            if awaited is not None:
+                first = Deferral(request.request_id, DeferralReason.AWAITS_SHARED_PREFIX, *awaited)
+                deferrals = self._blocked(waiting, len(admitted), first, kv, available=available)
                 break
             num_free_blocks -= needed
             admitted.append(request)
@@ -140,11 +148,18 @@ class CapacityScheduler:
         return extra <= num_free_blocks and fits_longest_sequence(generations, self._draft_len, kv)
 
     def _blocked(
-        self, waiting: Sequence[LlmRequest], start: int, first: Deferral, kv: KVCacheManager
+        self,
+        waiting: Sequence[LlmRequest],
+        start: int,
+        first: Deferral,
+        kv: KVCacheManager,
+        *,
+        available: int | None = None,
     ) -> Sequence[Deferral]:
-        """Defer those behind the first because of it."""
+        """Defer those behind the first because of it. available: blocks, where the first lacks something else."""
         needed = first.needed if first.reason is _NO_PLACE else None
-        behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, needed, first.available)
+        room = first.available if available is None else available
+        behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, needed, room)
         return self._queue(waiting, start + 1, behind, kv, head=(first,))
 
     def _queue(

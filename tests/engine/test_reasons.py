@@ -1,6 +1,6 @@
 import pytest
 
-from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
+from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.llm import LLM
 from engine.llm_request import RequestState
 from engine.probe import Stage
@@ -49,6 +49,7 @@ REACHED_BY = {
         lambda: World(num_blocks=3, tokens_per_block=16, max_num_tokens=64, policy="max_utilization"),
         (15, 15),
     ),
+    DeferralReason.AWAITS_SHARED_PREFIX: (lambda: World(reuse=True), (40, 41)),
 }
 
 
@@ -92,6 +93,25 @@ def test_an_engine_whose_pool_is_too_small_pauses_says_so_and_writes_the_same(ov
     assert log.num_paused > 0
     assert {DeferralReason.PAUSED, DeferralReason.NO_BLOCKS_FOR_STEP} <= log.reasons
     assert log.num_rows > sum(len(case.prompt_ids) + 39 for case in cases), "nothing was computed again"
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_engine_computes_a_shared_beginning_once(overlap):
+    def serve(reuse):
+        scheduler = SchedulerConfig(max_batch_size=4, max_num_tokens=32, chunking="fcfs")
+        pool = KVCacheConfig(num_blocks=100, enable_block_reuse=reuse)
+        config = EngineConfig(max_seq_len=256, overlap=overlap, scheduler=scheduler, kv_cache=pool)
+        with LLM("tiny", config) as llm:
+            log = ScheduleLog()
+            llm.set_probe(log)
+            outputs = llm.generate([[*range(100), last] for last in (1, 2, 3)], SamplingParams(max_tokens=4))
+            llm.check()
+        return [output.cached_tokens for output in outputs], log
+
+    cached, log = serve(reuse=True)
+    assert DeferralReason.AWAITS_SHARED_PREFIX in log.reasons
+    assert cached == [0, 96, 96], "all whole blocks"
+    assert DeferralReason.AWAITS_SHARED_PREFIX not in serve(reuse=False)[1].reasons
 
 
 def test_a_running_request_is_never_deferred_by_a_newcomer():

@@ -16,7 +16,7 @@ BEHIND, WAITS = DeferralReason.BEHIND_BLOCKED_REQUEST, DeferralReason.WAITS_FOR_
 
 def pool(num_blocks=10, *owned):
     """A pool of 4-token blocks in which ``owned`` (request id, tokens) are reserved."""
-    kv = KVCacheManager(num_blocks=num_blocks, tokens_per_block=4, max_seq_len=1024)
+    kv = KVCacheManager(num_blocks=num_blocks, tokens_per_block=4, max_seq_len=1024, enable_block_reuse=False)
     for request_id, num_tokens in owned:
         kv.reserve(request_id, num_tokens)
     return kv

@@ -35,6 +35,16 @@ def test_requests_that_find_their_blocks_run_on():
     assert (kept.paused, kept.held_back, kept.num_free_blocks) == ((), (), 0)
 
 
+def test_nobody_is_asked_where_a_block_each_is_free_and_the_rest_does_not_matter(monkeypatch):
+    asked = []
+    monkeypatch.setattr("engine.scheduler.utilization.blocks_for_step", lambda r, kv: asked.append(r) or 1)
+    batch, kv = [running(1), running(2)], full_pool((1, 20), (2, 24), num_free=2)
+    assert fit_running(batch, kv, exact=False).fitting == tuple(batch)
+    assert asked == []
+    fit_running(batch, full_pool((1, 20), (2, 24), num_free=1), exact=False)
+    assert asked == batch
+
+
 def test_the_last_started_request_is_paused_and_the_same_one_asks_again():
     kv = full_pool((1, 20), (2, 24), (3, 24))
     first, second, third = running(1), running(2), running(3)
