@@ -50,6 +50,7 @@ class ModelForward:
             at = num_logits - num_verify_rows
             if at:
                 sample(self._sampler, logits[:at], slots[:at], positions[:at], mode.value)
+                self._sampler.num_accepted.index_fill_(0, slots[:at], 0)  # the slot's last verify row is another step's
             draft_len = prepared.draft_len
             self._verify(logits[at:], slots[at:], positions[at:], mode, tokens=tokens[at:], draft_len=draft_len)
             return logits
