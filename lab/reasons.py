@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from engine.errors import ConfigError
-from engine.reasons import DeferralReason, FallOff, PathKind
+from engine.reasons import FallOff, PathKind
+from lab.deferral_words import DEFERRALS
 from lab.reason_rows import ReasonRow, Section, Words, placeholders
 
 _FALL_OFFS: Final = (
@@ -150,121 +151,6 @@ _FALL_OFFS: Final = (
     ),
 )
 
-_DEFERRALS: Final = (
-    ReasonRow(
-        reason=DeferralReason.NO_FREE_BLOCKS,
-        clause=Words("the block pool cannot carry it to its end", "块池不足以支撑它运行到结束"),
-        sentence=Words(
-            "Request {request} needs {needed} blocks to reach its end; {available} are free and not promised.",
-            "请求 {request} 要运行到结束需要 {needed} 个块；空闲且未被预定的有 {available} 个。",
-        ),
-        fix=Words(
-            "Raise KVCacheConfig.num_blocks, or lower SamplingParams.max_tokens.",
-            "调高 KVCacheConfig.num_blocks，或调低 SamplingParams.max_tokens。",
-        ),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.BEHIND_BLOCKED_REQUEST,
-        clause=Words("an earlier request is blocked, and nobody overtakes", "更早的请求被阻塞，不允许超越"),
-        sentence=Words(
-            "Request {request} (needs {needed}, available {available}) waits behind a blocked one: order is kept.",
-            "请求 {request}（需要 {needed}，可用 {available}）排在被阻塞的请求之后：保持先后次序。",
-        ),
-        fix=Words("See the request in front: its reason names a field.", "看排在前面的请求：它的原因会指出字段。"),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.TOKEN_BUDGET,
-        clause=Words("the step's token budget is spent", "本步的词元预算已用完"),
-        sentence=Words(
-            "Request {request} needs {needed} rows; {available} are left of this step's token budget.",
-            "请求 {request} 需要 {needed} 行；本步的词元预算还剩 {available} 行。",
-        ),
-        fix=Words(
-            'Raise SchedulerConfig.max_num_tokens, or set SchedulerConfig(chunking="fcfs").',
-            '调高 SchedulerConfig.max_num_tokens，或设置 SchedulerConfig(chunking="fcfs")。',
-        ),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.REQUEST_BUDGET,
-        clause=Words("the step's request budget is spent", "本步的请求预算已用完"),
-        sentence=Words(
-            "Request {request} needs {needed} place in the batch; {available} are left.",
-            "请求 {request} 需要批次中的 {needed} 个位置；还剩 {available} 个。",
-        ),
-        fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.CHUNK_TRUNCATED,
-        clause=Words("only part of its prompt fits into this step", "本步只容得下它提示的一部分"),
-        sentence=Words(
-            "Request {request} has {needed} prompt tokens to go; this step had room for {available}.",
-            "请求 {request} 还有 {needed} 个提示词元；本步的空间为 {available} 个。",
-        ),
-        fix=Words(
-            "None is needed: the rest follows. A larger SchedulerConfig.max_num_tokens takes more at once.",
-            "不必改动：其余部分在接下来的几步中运行。更大的 SchedulerConfig.max_num_tokens 一次可以多算一些。",
-        ),
-        section=Section.RUNNERS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.WAITS_FOR_BATCH,
-        clause=Words("static batching lets nobody join a running batch", "静态批处理不允许加入正在运行的批次"),
-        sentence=Words(
-            "Request {request} waits until the {needed} running requests have ended: the batch is static.",
-            "请求 {request} 要等正在运行的 {needed} 个请求结束：批次是静态的。",
-        ),
-        fix=Words(
-            'Set SchedulerConfig(capacity_policy="guaranteed_no_evict").',
-            '设置 SchedulerConfig(capacity_policy="guaranteed_no_evict")。',
-        ),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.NO_BLOCKS_FOR_STEP,
-        clause=Words("the block pool has no room for its next step", "块池容不下它的下一步"),
-        sentence=Words(
-            "Request {request} needs {needed} blocks to run now; {available} are free beyond the reserve of those "
-            "that run.",
-            "请求 {request} 现在运行需要 {needed} 个块；除去为运行中的请求预留的部分，空闲的有 {available} 个。",
-        ),
-        fix=Words("Raise KVCacheConfig.num_blocks.", "调高 KVCacheConfig.num_blocks。"),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.PAUSED,
-        clause=Words("it is paused, so that older requests can go on", "它被暂停，让更早的请求继续"),
-        sentence=Words(
-            "Request {request} gives its blocks back and will be computed again: {needed} blocks were needed, "
-            "{available} were free.",
-            "请求 {request} 交还它的块，之后重新计算：当时需要 {needed} 个块，空闲的有 {available} 个。",
-        ),
-        fix=Words(
-            'Raise KVCacheConfig.num_blocks, or set SchedulerConfig(capacity_policy="guaranteed_no_evict").',
-            '调高 KVCacheConfig.num_blocks，或设置 SchedulerConfig(capacity_policy="guaranteed_no_evict")。',
-        ),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-    ReasonRow(
-        reason=DeferralReason.AWAITS_SHARED_PREFIX,
-        clause=Words("its beginning is being computed for another request", "它的开头正在为另一个请求计算"),
-        sentence=Words(
-            "The first {needed} tokens of request {request} begin another prompt, too, which is being computed; "
-            "{available} are cached so far. It waits for the rest instead of computing it again.",
-            "请求 {request} 的前 {needed} 个词元也是另一个正在计算的提示的开头；目前缓存了 {available} 个。"
-            "它等待其余部分，而不是重新计算。",
-        ),
-        fix=Words(
-            "None is needed: it saves rows. KVCacheConfig(enable_block_reuse=False) lets it in, to compute them again.",
-            "不必改动：这样省下若干行。设置 KVCacheConfig(enable_block_reuse=False) 会让它进入并重新计算。",
-        ),
-        section=Section.SCHEDULE_TO_INPUTS,
-    ),
-)
-
 _PATHS: Final = (
     ReasonRow(
         reason=PathKind.EAGER,
@@ -306,7 +192,7 @@ _PATHS: Final = (
 GRAPH_PATHS: Final = frozenset({PathKind.REPLAY.value, PathKind.PREFILL_REPLAY.value})  # a graph's share counts these
 
 REASONS: Final[Mapping[str, ReasonRow]] = MappingProxyType(
-    {row.reason.value: row for row in (*_FALL_OFFS, *_DEFERRALS, *_PATHS)}
+    {row.reason.value: row for row in (*_FALL_OFFS, *DEFERRALS, *_PATHS)}
 )
 
 
