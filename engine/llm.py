@@ -87,6 +87,7 @@ class LLM:
         self.buckets = parts.buckets
         self.input_buffers, self.graphs = parts.input_buffers, parts.graphs  # for an observer
         self.graph_statics, self.prefill_graphs = self.graphs.statics, parts.prefill
+        self.kv_cache = parts.resources.kv_cache  # for an observer, too
         self._model_engine, self._resources = parts.model_engine, parts.resources
         with naming_lack_of_memory(self.device_spec):
             self._warmup_report = self._model_engine.warmup(self._resources)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from engine.reasons import PathKind
+from lab.ledger import NO_NODE
 from lab.snapshot import (
     LAYERS,
     ROW_KINDS,
@@ -35,6 +36,7 @@ def require_coherent(step: StepSnapshot) -> None:
     if step.graph.path not in _PATHS or not 0 <= step.step <= _MOST_STEPS:
         message = f"step {step.step} on the path {step.graph.path!r} is impossible"
         raise ValueError(message)
+    _overlap_and_ledger(step)
     if step.host_us.shape != (len(STAGES),) or step.host_us.dtype.kind != "f":
         message = f"host_us has shape {step.host_us.shape}, not one time for each of {len(STAGES)} stages"
         raise ValueError(message)
@@ -81,3 +83,21 @@ def _buffer(view: BufferView) -> None:
     if not known or not 0 <= view.live_rows <= _MOST_ROWS or view.layer not in LAYERS:
         message = f"buffer {view.name!r} has impossible rows, writers or layer"
         raise ValueError(message)
+
+
+def _overlap_and_ledger(step: StepSnapshot) -> None:
+    flight, rows = step.graph.flight, step.rows.num_rows
+    if len(flight.order) not in (0, len(STAGES)) or not all(0 <= a < b <= rows for a, b, _ in flight.late):
+        message = f"step {step.step} has impossible late rows, or an order of {len(flight.order)} stages"
+        raise ValueError(message)
+    for view in (step.reservation.ledger, step.outcome.ledger):
+        if view is None:
+            continue
+        blocks = [one.block for one in view.owners] + [block for place in view.places for block in place.blocks]
+        host = [place.host_block for place in view.places if place.host_block != NO_NODE]
+        if not all(0 <= block < view.num_blocks for block in blocks) or view.num_blocks > _MOST_ROWS:
+            message = f"the ledger of step {step.step} names blocks beyond its {view.num_blocks}"
+            raise ValueError(message)
+        if not all(0 <= block < view.num_host_blocks for block in host):
+            message = f"the ledger of step {step.step} names host blocks beyond its {view.num_host_blocks}"
+            raise ValueError(message)

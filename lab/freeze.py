@@ -25,7 +25,9 @@ from engine.inputs.records import CheckedItem, RunEvent
 from engine.inputs.steady import SteadyRows
 from engine.py_executor import SampledTokens, StepCommit
 from engine.resources import Reservation
-from engine.scheduled import PaddedBatch, ScheduledRequests, Span
+from engine.scheduled import Deferral, PaddedBatch, ScheduledRequests, Span
+from lab.ledger import CopyView, LedgerView
+from lab.ledger_watch import short_id
 from lab.snapshot import (
     ROW_KINDS,
     ROW_SOURCES,
@@ -46,21 +48,23 @@ from lab.snapshot import (
 )
 
 _KIND_CODES = {kind: code for code, kind in enumerate(ROW_KINDS)}
-_FIRST_DUMMY_ID = 1 << 62
-_PROMPT, _PREVIOUS, _ZERO, _HOST = range(len(ROW_SOURCES))
+_PROMPT, _PREVIOUS, _ZERO, _HOST, _DRAFT = range(len(ROW_SOURCES))
 
 
-def freeze_schedule(scheduled: ScheduledRequests, promoted: tuple[int, ...] = ()) -> ScheduleView:
-    """Copy the scheduler's answer."""
+def freeze_deferrals(deferrals: Sequence[Deferral]) -> tuple[DeferralView, ...]:
+    """Copy who was held back, and why."""
+    return tuple([DeferralView(d.request_id, d.reason.value, d.needed, d.available) for d in deferrals])
+
+
+def freeze_schedule(
+    scheduled: ScheduledRequests, deferrals: tuple[DeferralView, ...], promoted: tuple[int, ...] = ()
+) -> ScheduleView:
+    """Copy the scheduler's answer; its deferrals are copied apart, since those of a long queue seldom change."""
     budget = scheduled.budget
     return ScheduleView(
-        spans=tuple(
-            [SpanView(s.request_id, s.kind.value, s.start, s.num_rows, s.num_logit_rows) for s in scheduled.spans]
-        ),
+        spans=tuple([_freeze_span(span) for span in scheduled.spans]),
         paused=tuple([request.request_id for request in scheduled.paused_requests]),
-        deferrals=tuple(
-            [DeferralView(d.request_id, d.reason.value, d.needed, d.available) for d in scheduled.deferrals]
-        ),
+        deferrals=deferrals,
         budget=BudgetView(
             budget.num_tokens,
             budget.max_num_tokens,
@@ -69,12 +73,26 @@ def freeze_schedule(scheduled: ScheduledRequests, promoted: tuple[int, ...] = ()
             budget.num_free_blocks,
         ),
         promoted=promoted,
+        draft_len=scheduled.draft_len,
     )
 
 
-def freeze_reservation(granted: Reservation) -> ReservationView:
-    """Copy what the managers granted."""
-    return ReservationView(granted.credits, granted.slots, granted.new_blocks, granted.num_free_blocks)
+def _freeze_span(span: Span) -> SpanView:
+    return SpanView(span.request_id, span.kind.value, span.start, span.num_rows, span.num_logit_rows, span.draft_tokens)
+
+
+def fitted_again(asked: ScheduleView, ran: ScheduleView) -> ScheduleView:
+    """Return what ran, with the spans that had been scheduled otherwise before the cache was asked."""
+    if asked.spans == ran.spans:
+        return ran
+    kept = set(ran.spans)
+    return dataclasses.replace(ran, asked=tuple([span for span in asked.spans if span not in kept]))
+
+
+def freeze_reservation(granted: Reservation, ledger: LedgerView | None) -> ReservationView:
+    """Copy what the managers granted. ledger: what changed in it, if somebody looked."""
+    copies = tuple([CopyView(c.kind.value, c.source, c.target, c.num_tokens) for c in granted.block_copies])
+    return ReservationView(granted.credits, granted.slots, granted.new_blocks, granted.num_free_blocks, copies, ledger)
 
 
 def freeze_path(selection: Selection) -> PathView:
@@ -142,6 +160,7 @@ def freeze_rows(host: HostInputs, spans: Mapping[int, Span]) -> RowsView:
 
 def _row_columns(host: HostInputs, spans: Mapping[int, Span]) -> tuple[list[int], list[int], list[int], list[int]]:
     codes: list[int] = []
+    gathered = iter(host.previous_batch_indices)  # one for each sequence whose newest token is on the device
     tokens = list(host.input_ids)
     sources: list[int] = []
     slots: list[int] = []
@@ -152,13 +171,14 @@ def _row_columns(host: HostInputs, spans: Mapping[int, Span]) -> tuple[list[int]
         row = len(sources)
         if row < device.start:
             prompt_rows = max(0, min(count, span.request.py_prompt_len - span.start))
-            sources += [_PROMPT] * prompt_rows + [_HOST] * (count - prompt_rows)
+            drafts = len(span.draft_tokens)
+            sources += [_PROMPT] * prompt_rows + [_HOST] * (count - prompt_rows - drafts) + [_DRAFT] * drafts
             slots += [UNKNOWN] * count
         elif row < device.end:
             known = list(span.request.token_range(span.start, span.start + count))
             tokens += known + [UNKNOWN] * (count - len(known))
             sources += [_PREVIOUS] * count
-            slots.append(host.previous_batch_indices[row - device.start])
+            slots.append(next(gathered))
             slots += [UNKNOWN] * (count - 1)
         else:
             tokens += [0] * count
@@ -189,7 +209,7 @@ def freeze_metadata(metadata: AttentionMetadata, spans: Mapping[int, Span]) -> M
 
 
 def freeze_event(event: RunEvent) -> GraphView:
-    """Copy how the forward ran."""
+    """Copy how the forward ran; its flight is known only when the step is final."""
     return GraphView(
         path=event.path.value,
         simulated=event.simulated,
@@ -206,8 +226,8 @@ def _freeze_check(items: tuple[CheckedItem, ...]) -> tuple[CheckView, ...]:
     return tuple([CheckView(item.name, item.expected, item.got, item.passed) for item in items])
 
 
-def freeze_outcome(sampled: SampledTokens, commit: StepCommit) -> OutcomeView:
-    """Copy the samples and what became final."""
+def freeze_outcome(sampled: SampledTokens, commit: StepCommit, ledger: LedgerView | None) -> OutcomeView:
+    """Copy the samples and what became final. ledger: what that changed, if somebody looked."""
     return OutcomeView(
         tokens=sampled.token_ids,
         finished=commit.finished,
@@ -216,6 +236,8 @@ def freeze_outcome(sampled: SampledTokens, commit: StepCommit) -> OutcomeView:
         new_text=commit.new_text,
         paused=commit.paused,
         num_free_blocks=commit.num_free_blocks,
+        accepted=sampled.num_accepted,
+        ledger=ledger,
     )
 
 
@@ -265,11 +287,6 @@ def versions() -> dict[str, str]:
     except importlib.metadata.PackageNotFoundError:
         found["stepscope"] = "not installed"
     return found
-
-
-def short_id(request_id: int) -> int:
-    """Fold a dummy's id (they count down from 2**64 - 1) to -2, -3, ...; others stay."""
-    return request_id if request_id < _FIRST_DUMMY_ID else request_id - (1 << 64) - 1
 
 
 def _ints(values: Sequence[int] | range | IntArray) -> IntArray:

@@ -1,89 +1,74 @@
 """Recorder: a probe that turns the ten records of a step into one snapshot.
 
-It follows three things that no single record holds: which step last wrote each row of each buffer, how long the host
-took between two stages, and which requests have arrived. Light mode reads host records only; full mode also reads
-buffer contents from the device, which waits for it, so its times are not the engine's own.
+It follows what no single record holds: which step last wrote each row of each buffer, what changed in the KV ledger,
+how long the host took between two stages, in which order steps were handed over and read, and which requests have
+arrived. Light mode reads host records only; full mode also reads buffer contents from the device, which waits for it,
+so its times are not the engine's own.
 
-Does not: attach itself (``session.py``), copy records (``freeze.py``), or change the run.
-Source: the age of every buffer row answers what a stale tail hides; no viewer that we know shows it.
+With overlap two steps are open at once. A token that was on the device when its row was laid out is filled in when the
+host has read it, and stays marked as late.
+
+Does not: attach itself (``session.py``), copy records (``freeze.py``), or change the run. Source: own.
 """
 
 import collections
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import torch
 
-from engine.attention.interface import AttentionMetadata, TensorWrite
+from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.select import Selection
 from engine.errors import ConfigError
 from engine.fields import integer, shown
 from engine.inputs.host_inputs import HostInputs
 from engine.inputs.records import PreparedInputs, RunEvent
 from engine.inputs.steady import SteadyRows
+from engine.kv_cache.manager import KVCacheManager
 from engine.llm_request import LlmRequest
 from engine.probe import Stage
 from engine.py_executor import SampledTokens, StepCommit
-from engine.reasons import PathKind
 from engine.resources import Reservation
-from engine.scheduled import PaddedBatch, ScheduledRequests, Span
+from engine.scheduled import Deferral, PaddedBatch, ScheduledRequests, Span
 from lab import freeze
-from lab.snapshot import (
-    ROW_SOURCES,
-    SNAPSHOT_VERSION,
-    STAGES,
-    BufferView,
-    OriginView,
-    RowsView,
-    StepSnapshot,
-    WriteView,
-)
+from lab.buffer_watch import BufferWatch
+from lab.device_clock import DeviceClock
+from lab.flight import FlightView
+from lab.ledger import LedgerState, LedgerView, compose
+from lab.ledger_history import with_ledger_before
+from lab.ledger_watch import LedgerWatch
+from lab.snapshot import ROW_SOURCES, SNAPSHOT_VERSION, STAGES, UNKNOWN, DeferralView, RowsView, StepSnapshot
 from lab.trace import RequestRecord, Trace, TraceHeader
 
 MAX_STEPS: Final = 10_000
 MODES: Final = ("light", "full")
-_PREPARED_BUFFERS: Final = ("input_ids", "position_ids", "gather_ids", "seq_slots")
-BEFORE: Final = -1  # a write from before the first recorded step
-_FROM_PREVIOUS_SAMPLE: Final = ROW_SOURCES.index("previous_sample")
 OPEN_STEPS: Final = 2  # the overlap loop starts a step before the one before it is committed
-
-Origins = tuple[OriginView, ...]
-
-
-def overwrite(origins: Origins, write: WriteView, step: int) -> Origins:
-    """Return the origins after one more write. Order: disjoint and ascending, before and after."""
-    if write.end <= write.start:
-        return origins
-    fresh = OriginView(write.start, write.end, step, write.writer)
-    if len(origins) == 1 and origins[0].start == write.start and origins[0].end == write.end:
-        return (fresh,)
-    kept: list[OriginView] = []
-    for old in origins:
-        if old.start < write.start:
-            kept.append(OriginView(old.start, min(old.end, write.start), old.step, old.writer))
-        if old.end > write.end:
-            kept.append(OriginView(max(old.start, write.end), old.end, old.step, old.writer))
-    kept.append(fresh)
-    kept.sort(key=lambda origin: origin.start)
-    return tuple(kept)
+_FROM_PREVIOUS_SAMPLE: Final = ROW_SOURCES.index("previous_sample")
 
 
 @dataclasses.dataclass(slots=True)
 class _OpenStep:
-    """What has come of a step that isn't committed yet."""
+    """What has come of a step that isn't committed yet. order: the place of each stage among all that came."""
 
     host_us: np.ndarray
+    unread: tuple[int, ...]
+    order: list[int] = dataclasses.field(default_factory=lambda: [0] * len(STAGES))
     parts: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     spans: Mapping[int, Span] = dataclasses.field(default_factory=dict[int, Span])
     num_rows: int = 0
+    late: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether its forward was handed over, and its samples were not read."""
+        return self.order[Stage.RAN] > 0 and not self.order[Stage.SAMPLED]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """What a recorder has seen so far, for the trace's header. token_ids: every id in a prompt or sampled."""
+    """What a recorder has seen so far, for the trace's header. token_ids: every id in a prompt, draft or sample."""
 
     mode: str
     requests: tuple[RequestRecord, ...]
@@ -91,107 +76,22 @@ class Seen:
     num_dropped: int
 
 
-class _Ledger:
-    """Who wrote each row of each buffer last, over all steps so far."""
-
-    def __init__(self, fixed: freeze.FixedBuffers | None, *, reads_values: bool) -> None:
-        self._fixed = fixed
-        self._reads_values = reads_values
-        self.origins: dict[tuple[int, str], Origins] = {}
-        self._facts: dict[tuple[int, str], freeze.TensorFacts] = {}
-
-    def persistent_views(self, rows: RowsView, prepared: PreparedInputs, step: int) -> list[BufferView]:
-        """Return the input buffers after the copies of a step."""
-        tensors = self._fixed.persistent if self._fixed else {n: getattr(prepared, n) for n in _PREPARED_BUFFERS}
-        count, logits = prepared.num_tokens, len(rows.gather_ids)
-        live = {"input_ids": count, "position_ids": count, "gather_ids": logits, "seq_slots": logits}
-        live["previous_batch_indices"] = int((rows.sources == _FROM_PREVIOUS_SAMPLE).sum())
-        writes: dict[str, list[WriteView]] = {}
-        for write in prepared.writes:
-            writes.setdefault(write.buffer, []).append(WriteView(write.start, write.end, write.writer.value))
-        return [
-            self._view(_Place("persistent", 0, name), tensor, live.get(name, 0), tuple(writes.get(name, ())), step=step)
-            for name, tensor in tensors.items()
-        ]
-
-    def metadata_views(self, metadata: AttentionMetadata, step: int) -> list[BufferView]:
-        """Return the metadata's own tensors and the rows of them that ``prepare`` wrote."""
-        assert metadata.step is not None
-        sequences, rows = metadata.step.num_seqs, metadata.step.num_tokens
-        live = {"kv_lens": sequences, "seq_lens": sequences, "block_table": sequences}
-        live |= {"row_to_sequence": rows, "query_start": sequences + 1}
-        widest = max(map(len, metadata.step.block_tables), default=0)
-        views: list[BufferView] = []
-        for name, count in live.items():
-            tensor: torch.Tensor = getattr(metadata, name)
-            place = _Place("metadata", id(metadata), name)
-            if (place.owner, name) not in self.origins:  # written at warm-up, or before the recorder came
-                whole = WriteView(0, len(tensor), "host_copy")
-                self.origins[place.owner, name] = overwrite((), whole, BEFORE)
-            writes = tuple([_write_view(write) for write in metadata.written if write.name == name])
-            views.append(self._view(place, tensor, count, writes, step=step, num_columns=widest))
-        return views
-
-    def static_views(self, event: RunEvent, num_rows: int, step: int) -> list[BufferView]:
-        """Return the graphs' inputs; a replay begins by copying the step's rows into its own, an eager run does not."""
-        views: list[BufferView] = []
-        fixed = self._fixed or freeze.FixedBuffers({}, {})
-        groups = ((1, PathKind.REPLAY, fixed.static), (2, PathKind.PREFILL_REPLAY, fixed.prefill))
-        for owner, path, tensors in groups:
-            live = num_rows if event.path is path else 0
-            writes = (WriteView(0, live, "device_copy"),) if live else ()
-            views += [self._view(_Place("static", owner, n), t, live, writes, step=step) for n, t in tensors.items()]
-        return views
-
-    def _view(
-        self,
-        place: "_Place",
-        tensor: torch.Tensor,
-        live_rows: int,
-        writes: tuple[WriteView, ...],
-        *,
-        step: int,
-        num_columns: int | None = None,
-    ) -> BufferView:
-        key = (place.owner, place.name)
-        origins = self.origins.get(key, ())
-        for write in writes:
-            origins = overwrite(origins, write, step)
-        self.origins[key] = origins
-        facts = self._facts.get(key)
-        if facts is None:
-            facts = self._facts[key] = freeze.tensor_facts(tensor)
-        return BufferView(
-            name=place.name,
-            layer=place.layer,
-            address=tensor.data_ptr(),  # read anew every step: that it never changes is to be seen, not assumed
-            capacity=facts.capacity,
-            dtype=facts.dtype,
-            live_rows=live_rows,
-            writes=writes,
-            origins=origins,
-            values=freeze.tensor_values(tensor, live_rows, num_columns) if self._reads_values else None,
-        )
-
-
-def _write_view(write: TensorWrite) -> WriteView:
-    return WriteView(write.start, write.end, "in_place_add" if write.in_place_add else "host_copy")
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    """Which buffer: its layer, its owner (the identity of a metadata object, else 0 or 1) and its name."""
+class Sights:
+    """What a recorder may look at besides the records; without one of them, what it would show is left out.
 
-    layer: str
-    owner: int
-    name: str
+    fixed: the engine's input buffers and statics. kv_cache: whose ledger is followed. clock: of the device.
+    """
+
+    fixed: freeze.FixedBuffers | None = None
+    kv_cache: KVCacheManager | None = None
+    clock: DeviceClock | None = None
 
 
 class Recorder:
     """Observe an engine and keep its last steps as snapshots.
 
-    header: makes the trace's header, called by ``trace``. fixed: the engine's input buffers and statics; without them
-    only the buffers in ``PreparedInputs`` are shown.
+    header: makes the trace's header, called by ``trace``.
     """
 
     def __init__(
@@ -200,7 +100,7 @@ class Recorder:
         *,
         mode: str = "light",
         limit: int = MAX_STEPS,
-        fixed: freeze.FixedBuffers | None = None,
+        sights: Sights = Sights(),
     ) -> None:
         """Start with no steps. Raises: ConfigError for an unknown mode or a limit below 1."""
         if mode not in MODES:
@@ -209,12 +109,18 @@ class Recorder:
         limit = integer("limit", limit, refusal=ConfigError, low=1)
         self.mode = mode
         self._header = header
-        self._ledger = _Ledger(fixed, reads_values=mode == "full")
+        self._buffers = BufferWatch(sights.fixed, reads_values=mode == "full")
+        self._watch = None if sights.kv_cache is None else LedgerWatch(sights.kv_cache)
+        self._clock = sights.clock
+        self._clock_start: Any = None
         self._steps: collections.deque[StepSnapshot] = collections.deque(maxlen=limit)
-        self._num_recorded = 0
+        self._dropped = LedgerState()  # after the steps that the ring let go
+        self._undone: LedgerView | None = None  # changes of a step that was never committed
+        self._num_recorded = self._num_emits = 0
         self._open: dict[int, _OpenStep] = {}
         self._arrivals: dict[int, tuple[int, LlmRequest]] = {}  # the step that first saw each request
         self._token_ids: set[int] = set()
+        self._deferrals: tuple[Any, tuple[DeferralView, ...]] = (None, ())  # the last ones, and their copies
         self._returned_ns: int | None = None
         self._handlers: tuple[Callable[[_OpenStep, int, Any], None], ...] = (
             self._on_scheduled,
@@ -231,13 +137,21 @@ class Recorder:
 
     @property
     def steps(self) -> tuple[StepSnapshot, ...]:
-        """The snapshots kept so far, oldest first."""
-        return tuple(self._steps)
+        """The snapshots kept so far, oldest first; the oldest has the ledger of those before it as its own change."""
+        steps = tuple(self._steps)
+        if not self.num_dropped or self._dropped.whole() is None:
+            return steps
+        return (with_ledger_before(steps[0], self._dropped), *steps[1:])
 
     @property
     def num_dropped(self) -> int:
         """Steps that the ring let go."""
         return self._num_recorded - len(self._steps)
+
+    @property
+    def last(self) -> StepSnapshot:
+        """The newest snapshot."""
+        return self._steps[-1]
 
     @property
     def trace(self) -> Trace:
@@ -256,42 +170,64 @@ class Recorder:
         if step >= 0:
             current = self._current(stage, step)
             if current is not None:
+                self._num_emits += 1
+                current.order[stage] = self._num_emits
                 if self._returned_ns is not None:
                     current.host_us[stage] = round((entered - self._returned_ns) / 1000, 1)
                 self._handlers[stage](current, step, value)
         self._returned_ns = time.perf_counter_ns()
 
     def check(self) -> None:
-        """Recompute the invariants: few open steps, origins disjoint and ascending."""
+        """Recompute the invariants: few open steps, origins disjoint and ascending, a ledger that adds up."""
         assert len(self._open) <= OPEN_STEPS
         assert all(number >= 0 for number in self._open)
-        for origins in self._ledger.origins.values():
-            ends = [0, *(origin.end for origin in origins)]
-            assert all(o.start >= end and o.end > o.start for o, end in zip(origins, ends, strict=False))
+        self._buffers.check()
+        self._dropped.check()
 
     def _current(self, stage: Stage, step: int) -> _OpenStep | None:
         """Return the step's open record; a new one at SCHEDULED, none for a step joined in its middle."""
         if stage is Stage.SCHEDULED:
-            self._open.pop(step, None)  # a step that was rolled back begins again under the same number
+            self._give_up(step)  # a step that was rolled back begins again under the same number
             while len(self._open) >= OPEN_STEPS:
-                del self._open[min(self._open)]
-            self._open[step] = _OpenStep(np.full(len(STAGES), np.nan, np.float32))
+                self._give_up(min(self._open))
+            unread = tuple([number for number, other in self._open.items() if other.is_unread])
+            self._open[step] = _OpenStep(np.full(len(STAGES), np.nan, np.float32), unread)
         return self._open.get(step)
+
+    def _give_up(self, step: int) -> None:
+        """Forget a step that will not be committed; what changed in the ledger meanwhile is the next one's."""
+        gone = self._open.pop(step, None)
+        if gone is not None and "reservation" in gone.parts:
+            self._undone = compose(self._undone, gone.parts["reservation"].ledger)
+
+    def _ledger_changes(self) -> LedgerView | None:
+        found = None if self._watch is None else self._watch.changes()
+        found, self._undone = compose(self._undone, found), None
+        return found
 
     def _on_scheduled(self, current: _OpenStep, step: int, value: ScheduledRequests) -> None:
         for span in value.spans:
             if span.request_id not in self._arrivals:
                 self._arrivals[span.request_id] = (step, span.request)
-                self._token_ids.update(span.request.spec.prompt_token_ids)
-        current.parts["schedule"] = freeze.freeze_schedule(value)
+                self._token_ids.update(span.request.spec.prompt_token_ids, span.request.spec.draft_tokens)
+        current.parts["asked"] = value
+        current.parts["schedule"] = freeze.freeze_schedule(value, self._frozen_deferrals(value.deferrals))
+
+    def _frozen_deferrals(self, deferrals: Sequence[Deferral]) -> tuple[DeferralView, ...]:
+        if self._deferrals[0] is not deferrals:
+            self._deferrals = (deferrals, freeze.freeze_deferrals(deferrals))
+        return self._deferrals[1]
 
     def _on_reserved(self, current: _OpenStep, step: int, value: Reservation) -> None:
-        current.parts["reservation"] = freeze.freeze_reservation(value)
+        current.parts["reservation"] = freeze.freeze_reservation(value, self._ledger_changes())
 
     def _on_padded(self, current: _OpenStep, step: int, value: PaddedBatch) -> None:
         current.spans = freeze.spans_by_request(value)
-        if value.promoted_request_ids:
-            current.parts["schedule"] = freeze.freeze_schedule(value.scheduled, value.promoted_request_ids)
+        ran, asked = value.scheduled, current.parts["schedule"]
+        if ran is not current.parts["asked"] or value.promoted_request_ids:
+            deferrals = self._frozen_deferrals(ran.deferrals)
+            schedule = freeze.freeze_schedule(ran, deferrals, value.promoted_request_ids)
+            current.parts["schedule"] = freeze.fitted_again(asked, schedule)
 
     def _on_chosen(self, current: _OpenStep, step: int, value: Selection) -> None:
         current.parts["path"] = freeze.freeze_path(value)
@@ -301,24 +237,39 @@ class Recorder:
 
     def _on_copied(self, current: _OpenStep, step: int, value: PreparedInputs) -> None:
         current.num_rows = value.input_ids.shape[0]  # with the tail of a prefill bucket
-        current.parts["buffers"] = self._ledger.persistent_views(current.parts["rows"], value, step)
+        current.parts["buffers"] = self._buffers.persistent_views(current.parts["rows"], value, step)
 
     def _on_metadata(self, current: _OpenStep, step: int, value: AttentionMetadata) -> None:
         current.parts["metadata"] = freeze.freeze_metadata(value, current.spans)
-        current.parts["buffers"] += self._ledger.metadata_views(value, step)
+        current.parts["buffers"] += self._buffers.metadata_views(value, step)
+        if self._clock is not None:
+            current.parts["began"] = self._clock.mark()
+            self._clock_start = current.parts["began"] if self._clock_start is None else self._clock_start
 
     def _on_ran(self, current: _OpenStep, step: int, value: RunEvent) -> None:
+        if self._clock is not None:
+            current.parts["ended"] = self._clock.mark()
         current.parts["graph"] = freeze.freeze_event(value)
-        current.parts["buffers"] += self._ledger.static_views(value, current.num_rows, step)
+        current.parts["buffers"] += self._buffers.static_views(value, current.num_rows, step)
 
     def _on_sampled(self, current: _OpenStep, step: int, value: SampledTokens) -> None:
         current.parts["sampled"] = value
         self._token_ids.update([token for _, token in value.token_ids])
+        newest = dict(value.token_ids)  # of a verify row the last one
+        for number, other in self._open.items():
+            if number > step and "rows" in other.parts:
+                other.late += fill_in(other.parts["rows"], newest, step)
 
     def _on_committed(self, current: _OpenStep, step: int, value: StepCommit) -> None:
+        for number in [number for number in self._open if number < step]:
+            self._give_up(number)  # it failed while its samples were read
         del self._open[step]
         parts = current.parts
-        outcome = freeze.freeze_outcome(parts["sampled"], value)
+        ledger = None if self._open else self._ledger_changes()
+        flight = FlightView(tuple(current.order), current.unread, current.late, self._device_us(parts))
+        if len(self._steps) == self._steps.maxlen:
+            self._dropped.apply(self._steps[0].reservation.ledger)
+            self._dropped.apply(self._steps[0].outcome.ledger)
         self._steps.append(
             StepSnapshot(
                 version=SNAPSHOT_VERSION,
@@ -330,12 +281,34 @@ class Recorder:
                 buffers=tuple(parts["buffers"]),
                 metadata=parts["metadata"],
                 path=parts["path"],
-                graph=parts["graph"],
-                outcome=outcome,
+                graph=dataclasses.replace(parts["graph"], flight=flight),
+                outcome=freeze.freeze_outcome(parts["sampled"], value, ledger),
                 host_us=current.host_us,
             )
         )
         self._num_recorded += 1
+
+    def _device_us(self, parts: Mapping[str, Any]) -> tuple[int, int] | None:
+        if self._clock is None:
+            return None
+        begin, end = (self._clock.microseconds(self._clock_start, parts[name]) for name in ("began", "ended"))
+        return begin, end
+
+
+def fill_in(rows: RowsView, newest: Mapping[int, int], step: int) -> tuple[tuple[int, int, int], ...]:
+    """Write sampled tokens into rows that were laid out before the host had them; return those runs, with ``step``."""
+    late: list[tuple[int, int, int]] = []
+    waiting = np.flatnonzero((rows.token_ids == UNKNOWN) & (rows.source_slots >= 0))
+    for row in waiting.tolist():
+        token = newest.get(int(rows.request_ids[row]))
+        if token is None:
+            continue
+        rows.token_ids[row] = token
+        if late and late[-1][1] == row:
+            late[-1] = (late[-1][0], row + 1, step)
+        else:
+            late.append((row, row + 1, step))
+    return tuple(late)
 
 
 def _request_record(arrival_step: int, request: LlmRequest) -> RequestRecord:
@@ -347,4 +320,6 @@ def _request_record(arrival_step: int, request: LlmRequest) -> RequestRecord:
         prompt_token_ids=tuple(spec.prompt_token_ids),
         prompt_text=None,
         params=dataclasses.asdict(spec.params),
+        draft_tokens=spec.draft_tokens,
+        cache_salt=spec.cache_salt,
     )

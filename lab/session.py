@@ -17,8 +17,9 @@ from engine.cuda_graphs.prefill import prefill_key
 from engine.errors import ClosedError, ConfigError, RequestError, UnknownRequestError
 from engine.fields import integer, shown
 from engine.llm import LLM, Prompt, RequestOutput
+from lab.device_clock import CudaClock
 from lab.freeze import FixedBuffers, versions
-from lab.recorder import MAX_STEPS, Recorder, Seen
+from lab.recorder import MAX_STEPS, Recorder, Seen, Sights
 from lab.snapshot import StepSnapshot
 from lab.trace import CaptureFact, DeviceFacts, ModelFacts, RequestRecord, Trace, TraceHeader, WarmupFacts
 
@@ -46,7 +47,8 @@ def make_recorder(llm: LLM, *, mode: str = "light", limit: int = MAX_STEPS) -> R
             constant, mode=seen.mode, requests=requests, pieces=pieces, num_dropped=seen.num_dropped
         )
 
-    return Recorder(header, mode=mode, limit=limit, fixed=fixed)
+    clock = CudaClock() if llm.device_spec.torch_device.type == "cuda" else None
+    return Recorder(header, mode=mode, limit=limit, sights=Sights(fixed, llm.kv_cache, clock))
 
 
 @contextlib.contextmanager
@@ -150,7 +152,7 @@ class Session:
         self.recorder.mark()
         for output in self.llm.step():
             self._outputs[output.request_id] = output
-        return self.recorder.steps[-1] if self.llm.num_steps > before else None
+        return self.recorder.last if self.llm.num_steps > before else None
 
     def run(self, max_steps: int = MAX_STEPS) -> Trace:
         """Step to the end, at most ``max_steps`` more steps, and return the trace."""

@@ -1,8 +1,7 @@
 """StepSnapshot: one step of the engine, frozen, in plain numbers that outlive the engine.
 
-A snapshot is a tree of small frozen records. Per-row and per-sequence facts are numpy arrays (one column a fact);
-everything else is str, int, bool or a tuple. Codes such as a row's kind are indices into the tuples of names below,
-so that a browser can draw them without a dictionary.
+A tree of small frozen records. Per-row and per-sequence facts are numpy arrays (one column a fact), everything else is
+str, int, bool or a tuple. Codes such as a row's kind are indices into the tuples of names below.
 
 Does not: read the engine (``freeze.py`` does), compute who wrote a buffer row (``recorder.py``), encode itself
 (``store.py``) or word anything (``explain.py``).
@@ -10,27 +9,24 @@ Source: the article's seven preparation steps, one view for each, plus the age o
 """
 
 import dataclasses
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-SNAPSHOT_VERSION: Final = 1
+from lab.flight import FlightView
+from lab.ledger import CopyView, LedgerView
+
+SNAPSHOT_VERSIONS: Final = (1, 2)  # that can be read
+SNAPSHOT_VERSION: Final = SNAPSHOT_VERSIONS[-1]
+SINCE_2: Final[Mapping[str, Any]] = {"since": 2}  # a field that version 1 does not have; it has a default
 
 STAGES: Final = (
-    "SCHEDULED",
-    "RESERVED",
-    "PADDED",
-    "GRAPH_CHOSEN",
-    "PACKED",
-    "COPIED",
-    "METADATA",
-    "RAN",
-    "SAMPLED",
-    "COMMITTED",
-)
+    "SCHEDULED", "RESERVED", "PADDED", "GRAPH_CHOSEN", "PACKED", "COPIED", "METADATA", "RAN", "SAMPLED", "COMMITTED",
+)  # fmt: skip
 ROW_KINDS: Final = ("C", "E", "G", "P")  # context, extend, generation, padding
-ROW_SOURCES: Final = ("prompt", "previous_sample", "zero_fill", "host")  # where a row's token id came from
+ROW_SOURCES: Final = ("prompt", "previous_sample", "zero_fill", "host", "draft")  # where a row's token id came from
 # who wrote a buffer row last; device_copy fills a graph's statics from the persistent buffers
 WRITERS: Final = ("never", "host_copy", "device_gather", "in_place_add", "zero_fill", "device_copy")
 LAYERS: Final = ("persistent", "static", "metadata")  # the three layers of storage, by lifetime
@@ -43,18 +39,19 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpanView:
-    """One request's rows in the step: ``num_rows`` rows from position ``start``; kind is one of ROW_KINDS."""
+    """One request's ``num_rows`` rows from position ``start``; kind is one of ROW_KINDS. drafts: of a verify row."""
 
     request_id: int
     kind: str
     start: int
     num_rows: int
     num_logit_rows: int
+    drafts: tuple[int, ...] = dataclasses.field(default=(), metadata=SINCE_2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeferralView:
-    """A live request that got nothing, or less than it could use; reason names an ``engine.reasons.DeferralReason``."""
+    """A live request that got nothing, or less than it could use; reason names a ``DeferralReason``."""
 
     request_id: int
     reason: str
@@ -75,9 +72,10 @@ class BudgetView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """The scheduler's answer, before padding.
+    """The scheduler's answer, before padding, as it ran.
 
-    Order: contexts, then generations. promoted: one-token contexts that run as decode rows.
+    Order: contexts, then generations. promoted: one-token contexts that run as decode rows. draft_len: K, when the
+    generations are verify rows. asked: as scheduled at first, the spans that were fitted again after the claim.
     """
 
     spans: tuple[SpanView, ...]
@@ -85,16 +83,23 @@ class ScheduleView:
     deferrals: tuple[DeferralView, ...]
     budget: BudgetView
     promoted: tuple[int, ...] = ()
+    draft_len: int = dataclasses.field(default=0, metadata=SINCE_2)
+    asked: tuple[SpanView, ...] = dataclasses.field(default=(), metadata=SINCE_2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReservationView:
-    """What the managers granted: prompt tokens found in the cache, sequence slots, block ids, free blocks left."""
+    """What the managers granted: prompt tokens found in the cache, sequence slots, block ids, free blocks left.
+
+    copies: in the order in which they run. ledger: what changed up to here; None when nobody looked.
+    """
 
     credits: tuple[tuple[int, int], ...]
     slots: tuple[tuple[int, int], ...]
     new_blocks: tuple[tuple[int, tuple[int, ...]], ...]
     num_free_blocks: int
+    copies: tuple[CopyView, ...] = dataclasses.field(default=(), metadata=SINCE_2)
+    ledger: LedgerView | None = dataclasses.field(default=None, metadata=SINCE_2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -258,8 +263,8 @@ class CheckView:
 class GraphView:
     """How the forward ran. path: eager, capture, replay or prefill_replay. simulated: the graph is the CPU tape.
 
-    steady: "" when the step was derived on the device from the one before, else why not (``SteadyRefusal``). Units:
-    bytes.
+    steady: "" when the step was derived on the device from the one before, else why not (``SteadyRefusal``). flight:
+    when it was handed over. Units: bytes.
     """
 
     path: str
@@ -268,14 +273,16 @@ class GraphView:
     pool_bytes: int
     check: tuple[CheckView, ...] = ()
     steady: str = "NOTHING_RECORDED"
+    flight: FlightView = dataclasses.field(default=FlightView(), metadata=SINCE_2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OutcomeView:
     """What the step gave.
 
-    tokens: (request id, token id) sampled. finished: (request id, reason). continued, paused, freed: request ids.
-    new_text: (request id, text that became showable), never a partial character.
+    tokens: (request id, token id) sampled, of a verify row one for each draft accepted and the one behind. accepted:
+    (request id, drafts accepted) of verify rows. ledger: what the commit changed; None while another step was open.
+    finished: (request id, reason). new_text: (request id, text that became showable), never a partial character.
     """
 
     tokens: tuple[tuple[int, int], ...]
@@ -285,6 +292,8 @@ class OutcomeView:
     new_text: tuple[tuple[int, str], ...] = ()
     paused: tuple[int, ...] = ()
     num_free_blocks: int = UNKNOWN
+    accepted: tuple[tuple[int, int], ...] = dataclasses.field(default=(), metadata=SINCE_2)
+    ledger: LedgerView | None = dataclasses.field(default=None, metadata=SINCE_2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -329,12 +338,11 @@ class StepSnapshot:
 
 
 def equal(left: object, right: object) -> bool:
-    """Compare two snapshots, or any parts of them, by value; NaN equals NaN."""
+    """Compare two snapshots, or parts of them, by value; NaN equals NaN."""
     if type(left) is not type(right):
         return False
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        is_float = left.dtype.kind == "f"
-        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=is_float)
+        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
     if dataclasses.is_dataclass(left) and not isinstance(left, type):

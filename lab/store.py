@@ -25,7 +25,7 @@ import numpy as np
 from engine import fields
 from engine.errors import TraceError
 from lab.coherence import require_coherent
-from lab.snapshot import MetadataView, StepSnapshot
+from lab.snapshot import SNAPSHOT_VERSION, MetadataView, StepSnapshot
 
 WINDOW: Final = 200
 _LIMIT: Final = 1 << 26  # more values than this in one window: a damaged or hostile file
@@ -41,11 +41,13 @@ Delta = tuple[int, Table]
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[tuple[str, object], ...]:
+def _fields(kind: type, version: int) -> tuple[tuple[str, object], ...]:
+    """Return the fields that a record has in a version, with their types; the others have defaults."""
     hints = typing.get_type_hints(kind)
     if kind is MetadataView:
         hints[_BLOCK_TABLES] = _DELTA_TYPE
-    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind))
+    known = [field for field in dataclasses.fields(kind) if field.metadata.get("since", 1) <= version]
+    return tuple((field.name, hints[field.name]) for field in known)
 
 
 @functools.cache
@@ -132,7 +134,7 @@ class _Writer:
             self._write_record(value, hint, path)  # type: ignore[arg-type]
 
     def _write_record(self, value: typing.Any, kind: type, path: str) -> None:
-        for name, hint in _fields(kind):
+        for name, hint in _fields(kind, SNAPSHOT_VERSION):
             part = getattr(value, name)
             if name == _BLOCK_TABLES:
                 part = table_deltas(value.request_ids.tolist(), part, self._known)
@@ -151,9 +153,9 @@ class _Writer:
 class _Reader:
     """Puts columns together into snapshots again, in the order in which they were taken apart."""
 
-    def __init__(self, columns: Mapping[str, list[int]], strings: Sequence[str]) -> None:
+    def __init__(self, columns: Mapping[str, list[int]], strings: Sequence[str], version: int) -> None:
         self._columns = {path: iter(column) for path, column in columns.items()}
-        self._strings = strings
+        self._strings, self._version = strings, version
         self._known: dict[int, Table] = {}
 
     def _next(self, path: str) -> int:
@@ -184,7 +186,7 @@ class _Reader:
         return self._read_record(hint, path)  # type: ignore[arg-type]
 
     def _read_record(self, kind: type, path: str) -> object:
-        values = {name: self.read(hint, f"{path}.{name}") for name, hint in _fields(kind)}
+        values = {name: self.read(hint, f"{path}.{name}") for name, hint in _fields(kind, self._version)}
         if kind is MetadataView:
             values[_BLOCK_TABLES] = apply_deltas(values["request_ids"].tolist(), values[_BLOCK_TABLES], self._known)
         return kind(**values)
@@ -262,8 +264,9 @@ class StoredSteps(Sequence[StepSnapshot]):
     Raises: TraceError from any access that meets a damaged window.
     """
 
-    def __init__(self, stored: Mapping[str, typing.Any]) -> None:
-        """Check the outline; the columns are checked when they are decoded."""
+    def __init__(self, stored: Mapping[str, typing.Any], version: int = SNAPSHOT_VERSION) -> None:
+        """Check the outline; the columns are checked when they are decoded. version: of the snapshots."""
+        self._version = version
         self._strings: list[str] = list(stored["strings"])
         self._windows: list[Mapping[str, typing.Any]] = list(stored["windows"])
         self._decoded: dict[int, list[StepSnapshot]] = {}
@@ -301,7 +304,7 @@ class StoredSteps(Sequence[StepSnapshot]):
                     message = f"more than {_LIMIT} values in a window cannot be right"
                     raise ValueError(message)
                 columns = {path: _decode_column(stored) for path, stored in window["columns"].items()}
-                reader = _Reader(columns, self._strings)
+                reader = _Reader(columns, self._strings, self._version)
                 steps: list[StepSnapshot] = [reader.read(StepSnapshot, "") for _ in range(window["num_steps"])]
                 for step in steps:
                     require_coherent(step)

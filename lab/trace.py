@@ -19,8 +19,10 @@ import numpy as np
 from engine.errors import TraceError
 from engine.fields import cut, shown
 from lab.explain import explain_step
+from lab.ledger import LedgerState, without_text
+from lab.ledger_history import ledger_after
 from lab.reasons import GRAPH_PATHS
-from lab.snapshot import SNAPSHOT_VERSION, STAGES, UNKNOWN, StepSnapshot
+from lab.snapshot import SNAPSHOT_VERSION, SNAPSHOT_VERSIONS, STAGES, UNKNOWN, SpanView, StepSnapshot
 from lab.store import StoredSteps, encode_steps
 from lab.trace_file import read_content, require_types, trace_source
 
@@ -52,7 +54,7 @@ def trace_target(path: str | os.PathLike[str]) -> Path:
 class RequestRecord:
     """One request as it was asked for.
 
-    arrival_step: the first step that saw it. prompt_token_ids and prompt_text: None when redacted.
+    arrival_step: the first step that saw it. prompt_token_ids, prompt_text, draft_tokens: None when redacted.
     """
 
     request_id: int
@@ -61,6 +63,8 @@ class RequestRecord:
     prompt_token_ids: tuple[int, ...] | None
     prompt_text: str | None
     params: Mapping[str, Any]
+    draft_tokens: tuple[int, ...] | None = ()
+    cache_salt: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -224,6 +228,10 @@ class Trace:
         """Return step ``i`` in plain words, in English ("en") or Chinese ("zh")."""
         return explain_step(self.steps[self.place(i)], self.header.pieces, language)
 
+    def ledger(self, i: int, *, at_reservation: bool = False) -> LedgerState:
+        """Return who holds which block after step ``i``, or when it had got its blocks, and what the tree keeps."""
+        return ledger_after(self.steps[: self.place(i) + 1], at_reservation=at_reservation)
+
     def texts(self, i: int) -> dict[int, str]:
         """Return each request's text as it stands after step ``i``, as far as the recorded steps show it."""
         texts = {request.request_id: "" for request in self.header.requests}
@@ -280,15 +288,15 @@ class Trace:
             message = f"{path} is not a trace file; record one with `stepscope trace record --out FILE`"
             raise TraceError(message)
         found = (content.get("version"), content.get("snapshot_version"))
-        if found != (TRACE_VERSION, SNAPSHOT_VERSION):
+        if found[0] != TRACE_VERSION or found[1] not in SNAPSHOT_VERSIONS:
             message = (
                 f"{path} has trace version {shown(found[0])}.{shown(found[1])}, this Stepscope reads "
-                f"{TRACE_VERSION}.{SNAPSHOT_VERSION}; record it again"
+                f"{TRACE_VERSION}.{SNAPSHOT_VERSIONS[0]} to {TRACE_VERSION}.{SNAPSHOT_VERSION}; record it again"
             )
             raise TraceError(message)
         try:
             marks = tuple(RowMark(**mark) for mark in content.get("marks", ()))
-            return cls(_header(content["header"]), StoredSteps(content["steps"]), marks)
+            return cls(_header(content["header"]), StoredSteps(content["steps"], found[1]), marks)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             message = f"{path} is a damaged trace ({type(error).__name__}: {cut(error)}); record it again"
             raise TraceError(message) from error
@@ -311,19 +319,32 @@ def _header(stored: Mapping[str, Any]) -> TraceHeader:
 
 
 def _request(stored: Mapping[str, Any]) -> RequestRecord:
-    ids = stored["prompt_token_ids"]
-    fields: dict[str, Any] = {**stored, "prompt_token_ids": None if ids is None else tuple(ids)}
+    fields: dict[str, Any] = dict(stored)
+    for name in ("prompt_token_ids", "draft_tokens"):
+        if fields.get(name) is not None:
+            fields[name] = tuple(fields[name])
     return RequestRecord(**fields)
 
 
 def _redacted_request(request: RequestRecord) -> RequestRecord:
     params = {name: value for name, value in request.params.items() if name not in _HIDDEN_PARAMS}
-    return dataclasses.replace(request, prompt_token_ids=None, prompt_text=None, params=params)
+    bare = dataclasses.replace(request, prompt_token_ids=None, prompt_text=None, params=params)
+    return dataclasses.replace(bare, draft_tokens=None if request.draft_tokens else (), cache_salt=None)
 
 
 def _redacted_step(step: StepSnapshot) -> StepSnapshot:
     rows = dataclasses.replace(step.rows, token_ids=np.full_like(step.rows.token_ids, UNKNOWN))
     tokens = tuple((request_id, UNKNOWN) for request_id, _ in step.outcome.tokens)
     buffers = tuple(dataclasses.replace(view, values=None) for view in step.buffers)
-    outcome = dataclasses.replace(step.outcome, tokens=tokens, new_text=())
-    return dataclasses.replace(step, rows=rows, buffers=buffers, outcome=outcome)
+    outcome = dataclasses.replace(step.outcome, tokens=tokens, new_text=(), ledger=without_text(step.outcome.ledger))
+    reservation = dataclasses.replace(step.reservation, ledger=without_text(step.reservation.ledger))
+    schedule = dataclasses.replace(
+        step.schedule, spans=_redacted_spans(step.schedule.spans), asked=_redacted_spans(step.schedule.asked)
+    )
+    return dataclasses.replace(
+        step, schedule=schedule, reservation=reservation, rows=rows, buffers=buffers, outcome=outcome
+    )
+
+
+def _redacted_spans(spans: tuple[SpanView, ...]) -> tuple[SpanView, ...]:
+    return tuple([dataclasses.replace(span, drafts=(UNKNOWN,) * len(span.drafts)) for span in spans])

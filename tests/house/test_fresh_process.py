@@ -13,7 +13,18 @@ ENGINE = (
     "kv_cache.reuse_tree kv_cache.manager kv_cache.seq_slots scheduler.capacity scheduler.micro_batch scheduler.refit "
     "inputs.host_inputs inputs.pack inputs.padding inputs.steady cuda_graphs.key cuda_graphs.select cuda_graphs.buckets"
 )
-WITH_TORCH = {"freeze", "recorder", "session", "faults", "bench", "counterfactuals", "replay", "advice"}  # parts do
+WITH_TORCH = {
+    "buffer_watch",
+    "device_clock",
+    "freeze",
+    "recorder",
+    "session",
+    "faults",
+    "bench",
+    "counterfactuals",
+    "replay",
+    "advice",
+}
 CODE = """
 import importlib, sys
 for name in sys.argv[1:]:

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from lab.flight import FlightView
+from lab.ledger import LedgerView, NodeView, OwnersView, PlaceView
 from lab.snapshot import (
     SNAPSHOT_VERSION,
     BudgetView,
@@ -86,7 +88,7 @@ def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_pe
             deferrals=(DeferralView(batch, "NO_FREE_BLOCKS", 4, 3),) if step % 7 == 0 else (),
             budget=BudgetView(batch, 512, batch, 8, 1000 - batch * blocks),
         ),
-        reservation=ReservationView((), (), added, 1000 - batch * blocks),
+        reservation=ReservationView((), (), added, 1000 - batch * blocks, ledger=_grown(added)),
         rows=RowsView(
             request_ids=int32(ids),
             kinds=np.full(batch, 2, np.uint8),
@@ -112,10 +114,32 @@ def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_pe
             padded_num_tokens=None,
         ),
         path=PathView(key, None, batch, batch, 0, CONDITIONS),
-        graph=GraphView("replay", True, key, 1 << 20, checks),
-        outcome=OutcomeView(tuple((i, int(sampled[i])) for i in ids), (), tuple(ids), ()),
+        graph=GraphView("replay", True, key, 1 << 20, checks, flight=_flight(step, batch)),
+        outcome=OutcomeView(
+            tuple((i, int(sampled[i])) for i in ids), (), tuple(ids), (), ledger=_filled(position, tables, tokens)
+        ),
         host_us=np.round(noise.gamma(2.0, 30.0, 10), 1).astype(np.float32),
     )
+
+
+def _grown(added):
+    """The ledger when each request of a step has got its block."""
+    return LedgerView(1024, 0, owners=tuple(OwnersView(blocks[0], (i,)) for i, blocks in added))
+
+
+def _filled(position, tables, tokens, tokens_per_block=16):
+    """The ledger when each request's last block is full and enters the tree below the block before it."""
+    if position % tokens_per_block != tokens_per_block - 1:
+        return LedgerView(1024, 0)
+    blocks = [table[-1] for table in tables]
+    parents = [table[-2] if len(table) > 1 else -1 for table in tables]
+    added = (NodeView(b, p, tuple(tokens[:4].tolist()), 16) for b, p in zip(blocks, parents, strict=True))
+    return LedgerView(1024, 0, added=tuple(added), places=tuple(PlaceView(block, (block,), -1) for block in blocks))
+
+
+def _flight(step, batch):
+    """The order of stages where the step was laid out before the samples of the one before were read."""
+    return FlightView((*range(10 * step, 10 * step + 8), 10 * step + 18, 10 * step + 19), (step - 1,), ((0, batch, 0),))
 
 
 def eager_step(step, *, request_id=0, prompt_len=12):

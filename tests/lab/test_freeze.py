@@ -9,11 +9,13 @@ from engine.cuda_graphs.key import SampleMode, make_key
 from engine.cuda_graphs.select import GraphFacts, select_graph
 from engine.inputs.pack import pack
 from engine.inputs.records import CheckedItem, ReplayCheck, RunEvent
+from engine.kv_cache.copies import BlockCopy, CopyKind
 from engine.llm_request import LlmRequest, RequestSpec
 from engine.reasons import DeferralReason, PathKind
 from engine.resources import Reservation
 from engine.scheduled import BudgetUse, Deferral, PaddedBatch, RowKind, ScheduledRequests, Span, context_span
 from lab import freeze
+from lab.ledger import CopyView, LedgerView
 from lab.snapshot import ROW_SOURCES, DeferralView
 
 
@@ -51,7 +53,7 @@ def test_a_schedule_is_copied_with_its_deferrals_and_budget():
     span = context_span(request(5, [1, 2, 3]), 3)
     deferral = Deferral(6, DeferralReason.NO_FREE_BLOCKS, 4, 1)
     scheduled = ScheduledRequests((span,), (), (request(9, [1]),), (deferral,), BudgetUse(3, 64, 1, 4, 12))
-    view = freeze.freeze_schedule(scheduled, promoted=(5,))
+    view = freeze.freeze_schedule(scheduled, freeze.freeze_deferrals(scheduled.deferrals), promoted=(5,))
     assert (view.spans[0].request_id, view.spans[0].kind, view.spans[0].num_logit_rows) == (5, "C", 1)
     assert view.paused == (9,)
     assert view.deferrals == (DeferralView(6, "NO_FREE_BLOCKS", 4, 1),)
@@ -60,8 +62,12 @@ def test_a_schedule_is_copied_with_its_deferrals_and_budget():
 
 
 def test_a_reservation_is_copied():
-    view = freeze.freeze_reservation(Reservation(((1, 16),), ((1, 0),), ((1, (4, 5)),), (), 7))
+    copies = (BlockCopy(CopyKind.ONBOARD, 2, 4, 16), BlockCopy(CopyKind.DEVICE, 9, 5, 3))
+    changed = LedgerView(8, 0)
+    view = freeze.freeze_reservation(Reservation(((1, 16),), ((1, 0),), ((1, (4, 5)),), copies, 7), changed)
     assert view.credits == ((1, 16),)
+    assert view.copies == (CopyView("ONBOARD", 2, 4, 16), CopyView("DEVICE", 9, 5, 3))
+    assert view.ledger is changed
     assert view.new_blocks == ((1, (4, 5)),)
     assert view.num_free_blocks == 7
 
@@ -104,6 +110,43 @@ def test_rows_say_prompt_host_previous_sample_and_zero_fill():
     assert view.gather_ids.tolist() == [2, 3, 4, 5, 6]
 
 
+def test_a_verify_row_is_its_own_token_and_its_drafts():
+    made = request(3, [31], slot=3)
+    made.generated.append(32)
+    span = Span(made, RowKind.EXTEND, 1, 3, 3, 1, (40, 41))
+    batch = PaddedBatch(ScheduledRequests((), (span,), (), (), BudgetUse(3, 64, 1, 4), 2), (span,))
+    view = freeze.freeze_rows(pack(batch, lambda _: (0,)), {3: span})
+    assert view.token_ids.tolist() == [32, 40, 41]
+    assert [ROW_SOURCES[code] for code in view.sources] == ["host", "draft", "draft"]
+    schedule = freeze.freeze_schedule(batch.scheduled, ())
+    assert (schedule.draft_len, schedule.spans[0].drafts) == (2, (40, 41))
+
+
+def test_verify_rows_whose_tokens_are_on_the_device_gather_one_sample_a_request():
+    spans = []
+    for slot in (3, 5):
+        made = generating(slot, [31], 32, slot=slot)
+        made.num_in_flight = 1
+        spans.append(Span(made, RowKind.EXTEND, 2, 3, 3, 1, (40, 41)))
+    batch = PaddedBatch(ScheduledRequests((), tuple(spans), (), (), BudgetUse(6, 64, 2, 4), 2), tuple(spans))
+    view = freeze.freeze_rows(pack(batch, lambda _: (0,)), freeze.spans_by_request(batch))
+    assert view.source_slots.tolist() == [3, -1, -1, 5, -1, -1]
+    assert view.token_ids.tolist() == [-1] * 6
+
+
+def test_spans_that_were_fitted_again_are_kept_as_they_were_asked():
+    budget = BudgetUse(3, 64, 1, 4)
+    first, second = request(5, [1, 2, 3]), request(6, [1, 2, 3, 4])
+    asked = ScheduledRequests((context_span(first, 3), context_span(second, 2)), (), (), (), budget)
+    second.context_current_position = 2
+    ran = ScheduledRequests((asked.context_requests[0], context_span(second, 2)), (), (), (), budget)
+    before, after = (freeze.freeze_schedule(one, ()) for one in (asked, ran))
+    fitted = freeze.fitted_again(before, after)
+    assert [(span.request_id, span.start) for span in fitted.asked] == [(6, 0)]
+    assert fitted.spans == after.spans
+    assert freeze.fitted_again(before, before) is before
+
+
 def test_a_sample_that_the_host_has_not_read_is_unknown():
     running = generating(3, [31], 32, slot=3)
     ahead = Span(running, RowKind.GENERATION, 2, 1, 1)
@@ -133,12 +176,6 @@ def test_values_are_copies():
     assert values.tolist() == [0, 1, 2, 3]
     assert freeze.tensor_values(torch.ones(3, 5), 2, 4).shape == (2, 4)
     assert freeze.tensor_values(torch.ones(2, dtype=torch.bfloat16), 2).dtype == np.float32
-
-
-def test_dummy_ids_fold_below_every_real_id():
-    assert freeze.short_id(7) == 7
-    assert freeze.short_id(PADDING_DUMMY_ID) == -2
-    assert freeze.short_id(PADDING_DUMMY_ID - 1) == -3
 
 
 def test_versions_name_the_software():

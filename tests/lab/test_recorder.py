@@ -1,39 +1,18 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.config import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.errors import ConfigError
 from engine.probe import Stage
 from engine.scheduled import BudgetUse, ScheduledRequests
-from lab.recorder import Recorder, overwrite
+from lab.recorder import Recorder
 from lab.session import Session
-from lab.snapshot import ROW_SOURCES, STAGES, UNKNOWN, WRITERS, WriteView, equal
+from lab.snapshot import ROW_SOURCES, STAGES, UNKNOWN, WriteView, equal
 from lab.widgets.frames import FrameEncoder
 from tests.lab.sample_steps import sample_header
 from tests.lab.tiny_runs import run_workload
 
 EMPTY = ScheduledRequests((), (), (), (), BudgetUse(0, 64, 0, 4, 32))
-
-spans = st.tuples(st.integers(0, 20), st.integers(0, 8), st.sampled_from(WRITERS[1:]))
-
-
-@given(st.lists(spans, max_size=12))
-def test_origins_say_of_every_row_who_wrote_it_last(writes):
-    steps, writers, origins = np.full(40, -1), [None] * 40, ()
-    for step, (start, length, writer) in enumerate(writes):
-        origins = overwrite(origins, WriteView(start, start + length, writer), step)
-        steps[start : start + length] = step
-        writers[start : start + length] = [writer] * length
-    found = np.full(40, -1)
-    end = 0
-    for origin in origins:
-        assert end <= origin.start < origin.end
-        end = origin.end
-        found[origin.start : origin.end] = origin.step
-        assert set(writers[origin.start : origin.end]) == {origin.writer}
-    assert found.tolist() == steps.tolist()
 
 
 def test_an_unknown_mode_and_a_limit_of_nothing_are_refused():

@@ -2,6 +2,7 @@ import dataclasses
 import gzip
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_another_json_file_is_no_trace(tmp_path):
 def test_another_version_is_refused_by_number(tmp_path):
     path = sample_trace().save(tmp_path / "v.gz")
     rewrite(path, lambda content: content.update(version=99))
-    with pytest.raises(TraceError, match=r"trace version 99\.1, this Stepscope reads 1\.1"):
+    with pytest.raises(TraceError, match=r"trace version 99\.2, this Stepscope reads 1\.1 to 1\.2"):
         Trace.load(path)
 
 
@@ -190,3 +191,16 @@ def test_a_step_that_is_not_there_is_one_clear_error_everywhere(i):
     assert [trace.place(one) for one in (0, -1, -5)] == [0, 4, 0]
     with pytest.raises(TraceError, match="step must be left out: the trace has no steps, got 0"):
         Trace(trace.header, ()).explain(0)
+
+
+def test_a_trace_of_the_first_version_still_loads_and_is_saved_as_the_newest(tmp_path):
+    old = Trace.load(Path(__file__).parent / "old" / "version_1.trace.json.gz")
+    assert len(old) == 5
+    step = old.steps[1]
+    assert (step.version, step.schedule.draft_len, step.outcome.accepted) == (1, 0, ())
+    assert (step.reservation.ledger, step.graph.flight.order) == (None, ())
+    assert old.header.requests[0].draft_tokens == ()
+    assert old.ledger(-1).num_blocks == 0
+    assert "finishes (length)" in old.explain(-1)
+    again = Trace.load(old.save(tmp_path / "again.json.gz"))
+    assert all(equal(a, b) for a, b in zip(old.steps, again.steps, strict=True))
