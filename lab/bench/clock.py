@@ -38,11 +38,12 @@ def median_of(fn: Callable[[], object], device: torch.device, *, rounds: int, ca
     return statistics.median(elapsed(burst, device) for _ in range(rounds)) / calls
 
 
-def read_bandwidths(device: torch.device, *, nbytes: int, rounds: int = 5) -> dict[str, float]:
-    """Return bytes a second that the device reads: the best round of each of three passes over random numbers.
+def read_bandwidths(device: torch.device, *, nbytes: int, rounds: int = 5, seconds: float = 0.0) -> dict[str, float]:
+    """Return bytes a second that the device reads in each of three passes over random numbers.
 
-    The passes (a sum, a maximum, a matrix-vector product) read everything once and write next to nothing. A round is
-    four of a kind, so that one launch more or less does not count.
+    The passes (a sum, a maximum, a matrix-vector product) read everything once and write next to nothing. What counts
+    is the median of rounds of so many seconds, four passes at least: as the work is timed whose limit this is, because
+    a device that is busy for long may run slower than in a burst.
     """
     columns = 4096
     matrix = torch.empty(max(1, nbytes // (2 * columns)), columns, dtype=torch.bfloat16, device=device).normal_()
@@ -50,8 +51,8 @@ def read_bandwidths(device: torch.device, *, nbytes: int, rounds: int = 5) -> di
     wide = matrix.view(torch.float32)  # two numbers side by side read as one: of the first one's size, never NaN
     passes = {"sum": wide.sum, "maximum": wide.amax, "product": lambda: matrix.mv(vector)}
     nbytes = matrix.numel() * matrix.element_size()
-    return {name: 4 * nbytes / _best(one, device, rounds=rounds) for name, one in passes.items()}
-
-
-def _best(one: Callable[[], object], device: torch.device, *, rounds: int) -> float:
-    return min(elapsed(lambda: [one() for _ in range(4)], device) for _ in range(1 + rounds))
+    found: dict[str, float] = {}
+    for name, one in passes.items():
+        calls = max(4, round(seconds / median_of(one, device, rounds=1, calls=4)))
+        found[name] = nbytes / median_of(one, device, rounds=rounds, calls=calls)
+    return found

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from engine.config import CudaGraphConfig, EngineConfig, SchedulerConfig
+from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
 from engine.device import DeviceSpec, free_memory, resolve_device
 from engine.errors import ConfigError, ModelError
 from engine.fields import bytes_in_words
@@ -28,6 +28,7 @@ from lab.bench.replay import Rates, generate_rates, replay_seconds
 from lab.bench.shapes import random_model, random_weights, shape_config, step_bytes
 
 MAX_SHORTFALL: float = 1.0  # standard deviations of the logits; see ``StaticCachePeer.shortfall``
+READ_SECONDS: float = 0.4  # of one round of passes; about what a round of replays takes
 READ_BYTES: int = 4 << 30  # of one bandwidth pass, far more than any cache holds; a rehearsal reads less
 
 Note = Callable[[str], object]
@@ -80,7 +81,8 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> Ite
         _require_weights_fit(bench, spec)
     require_transformers()
     name = torch.cuda.get_device_name(spec.torch_device) if spec.is_cuda else "CPU, a rehearsal"
-    bandwidths = read_bandwidths(spec.torch_device, nbytes=READ_BYTES if spec.is_cuda else READ_BYTES >> 7)
+    nbytes, seconds = (READ_BYTES, READ_SECONDS) if spec.is_cuda else (READ_BYTES >> 7, 0.0)
+    bandwidths = read_bandwidths(spec.torch_device, nbytes=nbytes, rounds=3, seconds=seconds)
     passes = ", ".join(f"{kind} {bandwidth / 1e12:.3f}" for kind, bandwidth in bandwidths.items())
     note(f"{name}, torch {torch.__version__}, {spec.dtype}: reads, in TB/s: {passes}; the best is the limit")
     bandwidth = max(bandwidths.values())
@@ -138,6 +140,7 @@ def _measure_engine(bench: GpuBench, shape: str, weights: Weights, spec: DeviceS
         device=str(spec.torch_device),
         max_seq_len=max_seq_len,
         scheduler=SchedulerConfig(max_batch_size=batches[-1], max_num_tokens=batches[-1] * bench.prompt_len),
+        kv_cache=KVCacheConfig(enable_block_reuse=False),  # every round computes its prompts
         cuda_graph=CudaGraphConfig(batch_sizes=batches, sample_modes=("greedy",)),
     )
     ours: dict[int, _Ours] = {}

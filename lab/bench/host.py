@@ -67,7 +67,7 @@ class HostBench:
     growth: tuple[Growth, ...] = (Growth.SPREAD, Growth.TOGETHER)
 
 
-class _StageClock:
+class StageClock:
     """A probe that times the stages of the step that runs."""
 
     def __init__(self) -> None:
@@ -76,10 +76,12 @@ class _StageClock:
         self._last = 0
 
     def start(self) -> None:
+        """Begin a step now."""
         self.times, self.is_steady = {}, False
         self._last = time.perf_counter_ns()
 
     def emit(self, stage: Stage, step: int, value: object) -> None:
+        """Note the nanoseconds since the last emit returned."""
         entry = time.perf_counter_ns()
         self.times[stage] = entry - self._last
         if stage is Stage.PACKED:
@@ -178,7 +180,7 @@ def _run(llm: LLM, switch: _Switch, steps: int) -> Iterator[tuple[bool, Times, i
 
     The first step of a block is left out: it follows a step of the other path.
     """
-    clock = _StageClock()
+    clock = StageClock()
     llm.set_probe(clock)
     for _ in range(-(-steps // BLOCK)):
         for allow_steady in (False, True):

@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
     cpu.set_defaults(run=run_cpu)
     _add_gpu(targets)
     _add_host(targets)
+    _add_overlap(targets)
     watch = targets.add_parser("watch", help="what watching costs: no probe, and a light recorder")
     watch.add_argument("--model", default="tiny", help="a name, a .gguf file or a folder (%(default)s)")
     watch.add_argument("--batch", type=int, default=8, metavar="N", help="batch size (%(default)s)")
@@ -71,6 +72,45 @@ def _add_host(targets: Any) -> None:
     host.add_argument("--device", default="auto", help="cpu, cuda or auto (%(default)s)")
     host.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     host.set_defaults(run=run_host)
+
+
+def _add_overlap(targets: Any) -> None:
+    overlap = targets.add_parser("overlap", help="LLM.generate with and without overlap, beside replays alone")
+    overlap.add_argument("--shapes", nargs="+", default=["smollm2-135m", "llama-3.1-8b"], metavar="NAME")
+    overlap.add_argument("--batches", type=int, nargs="+", default=[1, 64, 256], metavar="N", help="sizes (1 64 256)")
+    overlap.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
+    overlap.add_argument("--new-tokens", type=int, default=128, metavar="N", help="tokens of a request (%(default)s)")
+    overlap.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds behind each median (%(default)s)")
+    overlap.add_argument("--replays", type=int, default=100, metavar="N", help="replays of a round (%(default)s)")
+    overlap.add_argument("--profile", action="store_true", help="list the functions of a steady step on stderr")
+    overlap.add_argument("--device", default="cuda", help="cpu is a rehearsal on the tape (%(default)s)")
+    overlap.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    overlap.set_defaults(run=run_overlap)
+
+
+def run_overlap(arguments: argparse.Namespace) -> int:
+    """Print tokens a second of replays and of generate, for each shape and batch; context on stderr."""
+    from lab.bench.overlap import OverlapBench, measure
+
+    settings = OverlapBench(
+        shapes=tuple(arguments.shapes),
+        batches=tuple(arguments.batches),
+        prompt_len=arguments.prompt_len,
+        new_tokens=arguments.new_tokens,
+        rounds=arguments.rounds,
+        replays=arguments.replays,
+        profile=arguments.profile,
+    )
+    rows: list[dict[str, Any]] = []
+    try:
+        rows.extend(measure(settings, device=arguments.device, note=_note))
+    except KeyboardInterrupt:
+        if rows:
+            _report(rows, as_json=arguments.json)
+        raise
+    if not arguments.json:
+        rows = [{**row, "host_us": row["host_us"]["host"]} for row in rows]
+    return _report(rows, as_json=arguments.json)
 
 
 def run_cpu(arguments: argparse.Namespace) -> int:

@@ -14,12 +14,17 @@ def test_the_first_burst_does_not_count(monkeypatch):
     assert len(ran) == 2 * (1 + 3)
 
 
-def test_the_best_round_of_each_pass_gives_its_bandwidth(monkeypatch):
-    times = iter([9.0, 0.5, 9.0, 2.0, 1.0, 9.0, 9.0, 9.0, 4.0])
-    monkeypatch.setattr(clock, "elapsed", lambda fn, device: (fn(), next(times))[1])
-    nbytes = 4 * (1 << 20)
-    found = read_bandwidths(CPU, nbytes=1 << 20, rounds=2)
-    assert found == {"sum": nbytes / 0.5, "maximum": nbytes / 1.0, "product": nbytes / 4.0}
+def test_the_median_of_rounds_as_long_as_asked_gives_the_bandwidth_of_each_pass(monkeypatch):
+    seen = []
+
+    def timed(fn, device, *, rounds, calls):
+        seen.append((rounds, calls))
+        return {4: 0.5, 8: 0.25}[calls]
+
+    monkeypatch.setattr(clock, "median_of", timed)
+    found = read_bandwidths(CPU, nbytes=1 << 20, rounds=2, seconds=4.0)
+    assert found == dict.fromkeys(("sum", "maximum", "product"), (1 << 20) / 0.25)
+    assert seen == [(1, 4), (2, 8)] * 3, "one burst tells how many passes fill a round"
 
 
 def test_time_passes_and_every_pass_reads_real_numbers():

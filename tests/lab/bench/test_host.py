@@ -34,13 +34,13 @@ def test_every_stage_is_timed_on_both_paths():
 def test_tables_grow_all_over_or_together(monkeypatch):
     grown = {}
 
-    class Witness(host._StageClock):
+    class Witness(host.StageClock):
         def emit(self, stage, step, value):
             super().emit(stage, step, value)
             if isinstance(value, SteadyRows):
                 grown[growth].append(len(value.changed_rows))
 
-    monkeypatch.setattr(host, "_StageClock", Witness)
+    monkeypatch.setattr(host, "StageClock", Witness)
     for growth in Growth:
         grown[growth] = []
         bench = HostBench(shapes=("tiny",), batches=(16,), prompt_len=13, steps=32, growth=(growth,))
