@@ -198,12 +198,9 @@ class PyExecutor:
         """Launch a step if one can run, then read what has been open for long enough."""
         while len(self._open) > self._max_open:  # left by an interrupt
             self._complete()
-        if self._open and self._open[-1].scheduled.draft_len:
-            self._drain()  # nobody knows yet how many of its drafts hold, so where the next rows start
         batch = self._repetition.next(self._queue, self._resources.kv_cache)
         scheduled = self._schedule() if batch is None else None
-        if scheduled is not None and self._open and (scheduled.paused_requests or scheduled.draft_len):
-            # A paused request computes its tokens again, a verify row is laid out behind them: both need them all.
+        if scheduled is not None and self._open and self._must_read_before(scheduled):
             self._drain()
             scheduled = self._schedule()
         if scheduled is not None and scheduled.paused_requests:
@@ -213,6 +210,14 @@ class PyExecutor:
             self._life.look_ahead(self._open[-1])
         while len(self._open) > self._max_open or (self._open and not is_launched):
             self._complete()
+
+    def _must_read_before(self, scheduled: ScheduledRequests) -> bool:
+        """Whether a step cannot be laid out behind samples that nobody has read.
+
+        A paused request computes its tokens again, so all of them must be there. Verify rows the device derives itself,
+        behind others too; a plain row behind drafts may turn out to be one that has drafts left, so it is asked again.
+        """
+        return bool(scheduled.paused_requests) or self._open[-1].scheduled.draft_len > scheduled.draft_len
 
     def _schedule(self) -> ScheduledRequests:
         """Ask the two schedulers."""

@@ -1,7 +1,8 @@
 """What a step does to its requests: forward when it is launched, final when its samples were read, back when undone.
 
-``advance`` runs when the device has got the step: cursors move, and each request expects one token more. ``take_row``
-runs when the token is there. ``undo`` is for a step that was never launched.
+``advance`` runs when the device has got the step: cursors move, and each request expects one token more, or with drafts
+as many as it can get at best. ``take_row`` runs when the tokens are there. ``undo`` is for a step that was never
+launched.
 
 Does not: talk to the device or to managers (``py_executor.py`` does). Torch-free.
 """
@@ -53,9 +54,7 @@ def advance(step: OpenStep) -> None:
             _expect_token(span.request)
     if step.batch is None:
         for request in step.scheduled.generating:
-            _expect_token(request)
-            if step.scheduled.draft_len:  # its newest sample is not the first of its slot: the host hands it on
-                request.py_batch_idx = None
+            _expect_token(request, step.scheduled.draft_len)
     elif step.batch.can_repeat:
         for request in step.batch.requests:
             request.num_in_flight += 1
@@ -65,10 +64,11 @@ def advance(step: OpenStep) -> None:
     step.is_launched = True
 
 
-def _expect_token(request: LlmRequest) -> None:
-    request.num_in_flight += 1
+def _expect_token(request: LlmRequest, draft_len: int = 0) -> None:
+    num_certain = 1 + (request.num_in_flight > 0)  # each step brings one token, whatever becomes of its drafts
+    request.num_in_flight += 1 + draft_len
     request.py_batch_idx = request.py_seq_slot
-    is_last = request.num_generated + request.num_in_flight >= request.max_new_tokens
+    is_last = request.num_generated + num_certain >= request.max_new_tokens
     state = RequestState.GENERATION_TO_COMPLETE if is_last else RequestState.GENERATION_IN_PROGRESS
     if request.state is not state:
         request.move_to(state)
@@ -92,20 +92,39 @@ def take_samples(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequ
     """Give every request of the step its tokens. Shapes: tokens [1 + K, A], by slot."""
     assert step.samples is not None
     log, logprobs, accepted = CommitLog(), step.samples.logprobs(), step.samples.num_accepted()
-    for request in step.scheduled.sampled_requests:
+    for request, draft_len in sampled_rows(step):
         owner = live.get(request.request_id)
         if owner is not None and owner.request is request:  # else it ended in the step before, and this is its waste
-            request.num_in_flight -= 1
-            run = sampled_run(step, request, tokens, accepted)
+            request.num_in_flight -= 1 + draft_len
+            run = sampled_run(request, draft_len, tokens, accepted)
             take_row(owner, run, log, [values for request_id, values in logprobs if request_id == request.request_id])
+            if draft_len:
+                _settle_drafts(request)
     return log
 
 
-def sampled_run(step: OpenStep, request: LlmRequest, tokens: np.ndarray, accepted: np.ndarray) -> list[int]:
+def _settle_drafts(request: LlmRequest) -> None:
+    """Say what is known of a request now that its drafts were counted."""
+    if not request.num_in_flight:  # its newest sample need not be the first of its slot: the host hands it on
+        request.py_batch_idx = None
+    elif request.num_generated + 1 >= request.max_new_tokens and request.state is RequestState.GENERATION_IN_PROGRESS:
+        request.move_to(RequestState.GENERATION_TO_COMPLETE)
+
+
+def sampled_rows(step: OpenStep) -> list[tuple[LlmRequest, int]]:
+    """List the requests that get samples, in the order of their logit rows, with the drafts that each verified."""
+    scheduled = step.scheduled
+    generating = scheduled.generating
+    num_contexts = len(scheduled.sampled_requests) - len(generating)
+    contexts = [(request, 0) for request in scheduled.sampled_requests[:num_contexts]]
+    return [*contexts, *[(request, scheduled.draft_len) for request in generating]]
+
+
+def sampled_run(request: LlmRequest, draft_len: int, tokens: np.ndarray, accepted: np.ndarray) -> list[int]:
     """Return the new tokens of a request: one, and one more for each draft that was accepted."""
     slot = request.py_seq_slot
     assert slot is not None, f"request {request.request_id} has no slot"
-    num_tokens = 1 + int(accepted[slot]) if step.scheduled.draft_len and request.generated else 1
+    num_tokens = 1 + int(accepted[slot]) if draft_len else 1
     run: list[int] = tokens[:num_tokens, slot].tolist()
     return run
 
@@ -131,10 +150,10 @@ def sampled_tokens(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRe
     """Write down, for an observer, what was sampled for requests that still want it."""
     assert step.samples is not None
     accepted, pairs, counts = step.samples.num_accepted(), list[tuple[int, int]](), list[tuple[int, int]]()
-    for request in step.scheduled.sampled_requests:
+    for request, draft_len in sampled_rows(step):
         if request.request_id in live:
-            run = sampled_run(step, request, tokens, accepted)
+            run = sampled_run(request, draft_len, tokens, accepted)
             pairs += [(request.request_id, token) for token in run]
-            if step.scheduled.draft_len and request.generated:
+            if draft_len:
                 counts.append((request.request_id, len(run) - 1))
     return SampledTokens(tuple(pairs), step.samples.logprobs(), tuple(counts))

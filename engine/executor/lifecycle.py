@@ -122,7 +122,7 @@ class Lifecycle:
             for request in step.scheduled.generating:
                 if request.request_id in live:
                     resources.commit(request.request_id, request.num_tokens - 1)
-                    if step.scheduled.draft_len:
+                    if step.scheduled.draft_len and not request.num_in_flight:  # else the step behind needs the room
                         resources.rewind(request.request_id, request.num_tokens)
 
     def look_ahead(self, step: OpenStep) -> None:

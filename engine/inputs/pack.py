@@ -44,8 +44,7 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
 
     Shapes: see ``HostInputs``. Order: that of ``batch.spans``, which must be host rows, device rows, zero rows.
     """
-    spans = batch.spans
-    sources = [token_source(span) for span in spans]
+    spans, sources = batch.spans, _sources(batch)
     input_ids: list[int] = []
     position_ids: list[int] = []
     previous: list[int] = []
@@ -82,6 +81,20 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
         segments=_segments(spans, sources),
         drafts=drafts,
     )
+
+
+def _sources(batch: PaddedBatch) -> list[TokenSource]:
+    """Say for each span where its tokens come from.
+
+    Beside rows that the device derives, one whose sample the host has read stands among them too if that sample is
+    still the first of its slot: the order of the rows is that of ``py_batch_idx``.
+    """
+    spans, sources = batch.spans, [token_source(span) for span in batch.spans]
+    if batch.scheduled.draft_len and TokenSource.DEVICE in sources:
+        for at, span in enumerate(spans):
+            if span.draft_tokens and span.request.py_batch_idx is not None:
+                sources[at] = TokenSource.DEVICE
+    return sources
 
 
 def _drafts(batch: PaddedBatch, spans: Sequence[Span], sources: Sequence[TokenSource]) -> DraftLayout | None:

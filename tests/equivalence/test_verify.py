@@ -12,6 +12,7 @@ import pytest
 from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.cuda_graphs.select import Selection
 from engine.executor.records import SampledTokens
+from engine.inputs.host_inputs import HostInputs
 from engine.probe import Stage
 from engine.scheduled import ScheduledRequests
 from tests.equivalence.margin import first_difference, reference_cases
@@ -63,7 +64,7 @@ class Watch:
     def __init__(self) -> None:
         self.steps = self.verify_steps = self.accepted = 0
         self.reasons = collections.Counter()
-        self.draft_graphs = 0
+        self.draft_graphs = self.derived = 0
         self.paused = 0
 
     def emit(self, stage: Stage, step: int, value: object) -> None:
@@ -71,6 +72,8 @@ class Watch:
             self.steps += 1
             self.verify_steps += value.draft_len > 0
             self.paused += len(value.paused_requests)
+        elif isinstance(value, HostInputs):
+            self.derived += value.drafts is not None and any(value.drafts.previous_draft_lens)
         elif isinstance(value, Selection):
             self.reasons[value.reason] += 1
             self.draft_graphs += value.key is not None and value.key.draft_len > 0
@@ -140,6 +143,7 @@ def test_every_guess_gives_the_same_text_and_a_right_one_fewer_steps(cases, plai
         assert_same_text(cases, serve(llm, cases, kind, watch))
     assert watch.verify_steps > 0
     assert watch.draft_graphs > 0
+    assert bool(watch.derived) == overlap, "verify rows behind verify rows that nobody has read"
     if kind == "wrong":
         assert watch.accepted == 0
     else:

@@ -81,13 +81,43 @@ def test_a_verify_row_gives_the_accepted_drafts_and_one_more():
     request = slotted(running(0, draft_tokens=(7, 8, 9, 10)), 0)
     step = step_of((), [verify_span(request, 3)], draft_len=3)
     advance(step)
-    assert request.py_batch_idx is None, "its newest sample is not the first of its slot"
+    assert (request.num_in_flight, request.py_batch_idx) == (4, 0), "the device knows which sample is the newest"
     step.samples = Samples([[8], [9], [44], [45]], accepted=[2])
     lives = {0: live(request)}
     seen = sampled_tokens(step, step.samples.tokens, lives)
     assert (seen.token_ids, seen.num_accepted) == (((0, 8), (0, 9), (0, 44)), ((0, 2),))
     take_samples(step, step.samples.tokens, lives)
     assert request.generated == [7, 8, 9, 44]
+    assert (request.num_in_flight, request.py_batch_idx) == (0, None), "its newest sample is not the first of its slot"
+
+
+def test_a_verify_row_behind_an_unread_one_expects_two_tokens_for_certain_and_eight_at_best():
+    request = slotted(running(0, draft_tokens=tuple(range(7, 30)), max_tokens=5), 0)
+    first = step_of((), [verify_span(request, 3)], draft_len=3)
+    advance(first)
+    second = step_of((), [verify_span(request, 3)], draft_len=3)
+    assert second.scheduled.spans[0].start == first.scheduled.spans[0].start + 4
+    advance(second)
+    assert (request.num_in_flight, request.state) == (8, RequestState.GENERATION_IN_PROGRESS)
+    first.samples = Samples([[8], [9], [10], [45]], accepted=[2])
+    take_samples(first, first.samples.tokens, {0: live(request)})
+    assert request.generated == [7, 8, 9, 10]
+    assert (request.num_in_flight, request.py_batch_idx) == (4, 0)
+    assert request.state is RequestState.GENERATION_TO_COMPLETE, "the token on its way is its last"
+
+
+def test_a_prompt_beside_drafts_takes_one_token_whatever_its_slot_accepted_before():
+    resumed = slotted(waiting(0, position=16), 0)
+    resumed.generated.append(5)
+    resumed.py_prompt_len += 1
+    other = slotted(running(1, draft_tokens=(7, 8, 9)), 1)
+    step = step_of([context_span(resumed, 5)], [verify_span(other, 2)], draft_len=2)
+    advance(step)
+    step.samples = Samples([[3, 8], [4, 9], [6, 2]], accepted=[2, 1])
+    lives = {0: live(resumed), 1: live(other)}
+    assert sampled_tokens(step, step.samples.tokens, lives).num_accepted == ((1, 1),)
+    take_samples(step, step.samples.tokens, lives)
+    assert (resumed.generated, other.generated) == ([5, 3], [7, 8, 9])
 
 
 def test_a_run_ends_at_the_token_that_ends_the_request():

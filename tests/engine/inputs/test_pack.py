@@ -54,7 +54,8 @@ def verify(request_id: int, tokens: list[int], draft_len: int, *, in_flight: int
     request.generated.extend(tokens[2:])
     request.context_current_position = 2
     request.state = RequestState.GENERATION_IN_PROGRESS
-    request.py_seq_slot = request.py_batch_idx = request_id
+    request.py_seq_slot = request_id
+    request.py_batch_idx = request_id if in_flight else None
     request.num_in_flight = in_flight
     return verify_span(request, draft_len)
 
@@ -142,6 +143,17 @@ def test_a_verify_row_behind_unread_samples_is_laid_out_for_the_best_case() -> N
     assert host.drafts is not None
     assert host.drafts.previous_draft_lens == (2,)
     assert host.first_device_sequence == 1
+
+
+def test_a_row_whose_sample_was_read_is_derived_among_those_that_were_not_if_it_is_still_there() -> None:
+    read, unread = verify(1, [5, 6, 7], 2), verify(2, [5, 6, 7], 2, in_flight=1)
+    read.request.py_batch_idx = 1
+    assert pack(batch_of(read), lambda _id: (0,)).previous_batch_indices == ()
+    host = pack(batch_of(read, unread), lambda _id: (0,))
+    host.check()
+    assert (host.input_ids, host.previous_batch_indices) == ((), (1, 2))
+    assert host.drafts is not None
+    assert host.drafts.previous_draft_lens == (0, 0)
 
 
 def test_a_plain_row_behind_an_unread_verify_row_is_corrected_too() -> None:

@@ -97,10 +97,8 @@ class World:
     def _schedule(self) -> ScheduledRequests:
         contexts = tuple([context_span(r, r.py_prompt_len) for r in self.live if r.is_context])
         running = [r for r in self.live if not r.is_context and not self._will_end(r)]
-        running.sort(key=lambda r: r.num_in_flight > 0)
+        running.sort(key=lambda r: r.py_batch_idx is not None)
         K = self.draft_len if any(self._has_drafts(r) for r in running) else 0
-        if not K:
-            running.sort(key=lambda r: r.py_batch_idx is not None)
         spans = tuple([verify_span(r, K) if K else generation_span(r) for r in running])
         num_rows = sum(span.num_rows for span in (*contexts, *spans))
         budget = BudgetUse(num_rows, num_rows, len(contexts) + len(spans), 99)
