@@ -6,6 +6,8 @@ from pathlib import Path
 import jupytext
 import pytest
 
+from lab.exercises.catalogue import exercise_names, load
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "walkthroughs/src").glob("*.py"))
 MAX_CODE_CELLS = 12
@@ -89,6 +91,18 @@ def test_every_file_and_every_notebook_that_a_source_names_exists(path):
     assert [name for name in files if not (ROOT / name).is_file()] == []
     stems = {source.stem for source in SOURCES}
     assert [link for link in links if Path(link).stem not in stems] == []
+
+
+def test_each_exercise_is_named_by_the_walkthrough_that_it_belongs_to():
+    for name in exercise_names():
+        [path] = [p for p in SOURCES if p.stem.startswith(load(name).meta.places.walkthrough) and _words(p) is EN]
+        assert f"`{name}`" in path.read_text(encoding="utf-8"), f"{path.stem} does not name {name}"
+
+
+@each_source
+def test_every_exercise_that_a_source_names_exists(path):
+    named = set(re.findall(r"`(ex\d\d)`", path.read_text(encoding="utf-8")))
+    assert named <= set(exercise_names())
 
 
 @each_source
