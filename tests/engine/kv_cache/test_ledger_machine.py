@@ -107,6 +107,15 @@ class LedgerMachine(RuleBasedStateMachine):
         ]
         self.run_contexts(requests, rows, fate)
 
+    @precondition(lambda self: len(self.live) < 6)
+    @rule(prompt=st.lists(st.integers(0, 1), min_size=3, max_size=9))
+    def serve(self, prompt):
+        """A whole life in one step; what it leaves is cached."""
+        request = LlmRequest(RequestSpec(next(self.ids), tuple(prompt), SamplingParams(max_tokens=99)))
+        self.run_contexts([request], 99, "commit")
+        if request.request_id in self.live:
+            self.finish_one(request)
+
     @precondition(has_live)
     @rule(which=st.integers(0, 9), rows=st.integers(1, 9))
     def next_chunk(self, which, rows):
@@ -179,6 +188,34 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.resources.rewind(request.request_id, kept) == kept
 
     @precondition(has_live)
+    @rule(which=st.integers(0, 9), rows=st.integers(1, 5), behind=st.integers(0, 9), has_run=st.booleans())
+    def undo_behind_an_open_step(self, which, rows, behind, has_run):
+        """A step is laid out behind one that is not final yet, and taken back; then the first becomes final."""
+        first, second = self.pick(which), self.pick(behind)
+        at, ahead = self.computed[first.request_id], self.computed[second.request_id] + (first is second)
+        if at < first.py_prompt_len or at >= 14 or ahead + rows > 14:
+            return
+        span = Span(first, RowKind.GENERATION, at, 1, 1)
+        behind_span = Span(second, RowKind.EXTEND, ahead, rows, rows)
+        try:
+            granted = self.resources.reserve(ScheduledRequests((), (span,), (), (), BudgetUse(0, 99, 0, 9)))
+        except OutOfBlocksError:
+            return
+        self.run_copies(granted.block_copies)
+        first.generated.append(0)
+        self.forward(span)
+        before = self.kv.block_table(second.request_id), self.kv.num_free_blocks
+        try:
+            undone = self.resources.reserve(ScheduledRequests((), (behind_span,), (), (), BudgetUse(0, 99, 0, 9)))
+            if has_run:
+                self.run_copies(undone.block_copies)
+            self.resources.rollback(undone)
+        except OutOfBlocksError:
+            pass
+        assert (self.kv.block_table(second.request_id), self.kv.num_free_blocks) == before
+        self.commit(first, at + 1)
+
+    @precondition(has_live)
     @rule(which=st.integers(0, 9), share=st.floats(0, 1))
     def rewind(self, which, share):
         """Also into what is committed or shared: then fewer tokens may be held, never others."""
@@ -213,7 +250,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(has_live)
     @rule(which=st.integers(0, 9))
     def finish(self, which):
-        request = self.pick(which)
+        self.finish_one(self.pick(which))
+
+    def finish_one(self, request):
         self.resources.free(request.request_id)
         del self.live[request.request_id], self.computed[request.request_id]
 
@@ -258,12 +297,18 @@ class HostMachine(LedgerMachine):
     host_blocks = 3
 
 
+class TightMachine(LedgerMachine):
+    """So few blocks that a match has to evict something to come back from the host."""
+
+    num_blocks, host_blocks = 3, 5
+
+
 class WholeBlocksMachine(LedgerMachine):
     host_blocks, partial = 2, False
 
 
-@pytest.mark.parametrize("machine", [LedgerMachine, RoomyMachine, HostMachine, WholeBlocksMachine])
+@pytest.mark.parametrize("machine", [LedgerMachine, RoomyMachine, HostMachine, TightMachine, WholeBlocksMachine])
 def test_what_lies_in_the_blocks_is_what_the_requests_computed(machine):
     case = machine.TestCase
-    case.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+    case.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
     case().runTest()

@@ -3,12 +3,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from engine.config import SamplingParams
 from engine.errors import OutOfBlocksError
+from engine.kv_cache.copies import BlockCopy, CopyKind
 from engine.kv_cache.manager import KVCacheManager
+from engine.llm_request import LlmRequest, RequestSpec
 
 
-def make(num_blocks=8, tokens_per_block=4, max_seq_len=64):
-    return KVCacheManager(num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=max_seq_len)
+def make(num_blocks=8, tokens_per_block=4, max_seq_len=64, host_blocks=0):
+    return KVCacheManager(
+        num_blocks=num_blocks, tokens_per_block=tokens_per_block, max_seq_len=max_seq_len, host_blocks=host_blocks
+    )
 
 
 @pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
@@ -250,3 +255,76 @@ def test_changes_too_long_ago_are_not_known():
         manager.free(1)
     assert manager.changed_since(0) is None
     assert manager.changed_since(manager.table_version - 4096) == {1}
+
+
+def test_after_a_rewind_nobody_takes_the_new_table_for_a_continuation_of_the_old_one():
+    kv = make()
+    kv.reserve(1, 12)
+    version = kv.table_version
+    kv.rewind(1, 5)
+    kv.reserve(1, 12)
+    assert kv.changed_since(version) is None
+    assert kv.changed_since(kv.table_version) == frozenset()
+    kv.rewind(1, 12)
+    assert kv.changed_since(kv.table_version - 1) == {1}, "a rewind that took nothing is no change"
+
+
+def test_a_fork_shares_full_blocks_and_copies_the_one_that_is_begun():
+    kv = make()
+    kv.reserve(1, 10)
+    assert kv.fork(1, 2, 10) == (BlockCopy(CopyKind.DEVICE, kv.block_table(1)[2], kv.block_table(2)[2], 2),)
+    assert kv.block_table(2)[:2] == kv.block_table(1)[:2]
+    assert kv.num_free_blocks == 4
+    kv.free(1)
+    assert kv.num_free_blocks == 5
+    assert kv.fork(2, 3, 8) == ()
+    assert kv.fork(2, 4, 0) == ()
+    assert kv.live_request_ids == {2, 3}
+    kv.check()
+
+
+def test_a_fork_without_a_block_for_its_copy_names_the_parent_and_changes_nothing():
+    kv = make(num_blocks=3)
+    kv.reserve(1, 10)
+    with pytest.raises(OutOfBlocksError) as caught:
+        kv.fork(1, 2, 10)
+    assert str(caught.value) == (
+        "request 2 needs 1 more KV blocks to copy the block that request 1 has begun, and 0 of 3 are free; "
+        "wait for a request to finish, or raise KVCacheConfig.num_blocks"
+    )
+    assert kv.live_request_ids == {1}
+    kv.check()
+
+
+def test_a_reservation_evicts_what_is_cached_and_says_what_goes_to_the_host():
+    kv = make(num_blocks=2, host_blocks=2)
+    request = LlmRequest(RequestSpec(1, tuple(range(8)), SamplingParams()))
+    kv.claim([(request, 8)], [])
+    kv.reserve(1, 8)
+    kv.commit(1, 8)
+    kv.free(1)
+    assert (kv.num_free_blocks, kv.num_cached_blocks, len(kv.free_block_ids())) == (2, 2, 0)
+    copies = []
+    assert kv.reserve(2, 4, copies=copies) == (1,), "the leaf goes first"
+    assert copies == [BlockCopy(CopyKind.OFFLOAD, 1, 0, 4)]
+    kv.check()
+
+
+def test_tokens_that_the_host_does_not_know_cannot_be_committed():
+    kv = make()
+    request = LlmRequest(RequestSpec(1, (1, 2, 3), SamplingParams()))
+    kv.claim([(request, 3)], [])
+    kv.reserve(1, 4)
+    with pytest.raises(AssertionError, match="does not know yet"):
+        kv.commit(1, 4)
+
+
+def test_blocks_of_dummies_never_enter_the_tree():
+    kv = make()
+    dummy = LlmRequest(RequestSpec(9, (1, 1, 1, 1), SamplingParams(), is_dummy=True))
+    assert kv.claim([(dummy, 4)], []) == []
+    kv.reserve(9, 4)
+    kv.commit(9, 4)
+    kv.free(9)
+    assert kv.num_cached_blocks == 0
+    assert kv.reusable_tokens(dummy) == kv.num_shared_blocks(dummy) == 0
