@@ -272,9 +272,8 @@ class PyExecutor:
         number = self._open[-1].number + 1 if self._open else self.num_steps
         with uninterrupted():
             if batch is not None:
-                grown = batch.rows_to_grow()
-                spans = batch.next_spans(grown)
-                record = batch.launch(grown, self._resources.kv_cache.num_free_blocks)
+                spans = batch.spans_to_grow()
+                record = batch.launch(self._resources.kv_cache.num_free_blocks)
                 step = OpenStep(number, record, dataclasses.replace(record, generation_requests=spans), batch)
             else:
                 assert scheduled is not None

@@ -10,12 +10,15 @@ Source: own; the idea is that of the steady path of input preparation, one level
 
 import dataclasses
 from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 
 from engine.executor.live import LiveRequest
 from engine.kv_cache.manager import KVCacheManager
 from engine.scheduled import ScheduledRequests, Span, SteadySpans
+
+_NO_ROWS: Final = np.array([], dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class DecodeBatch:
         reserved = [_reserved_tokens(kv_cache, request.request_id) for request in self.requests]
         self._room = np.array(reserved, dtype=np.int64) - np.array(self._starts, dtype=np.int64) - 1
         left = [r.max_new_tokens - r.num_generated - r.num_in_flight for r in self.requests]
+        self._growth = _NO_ROWS
+        self._num_launchable = np.array(left, dtype=np.int64)  # rows of each behind the step it was made for
         self._steps_left = min(left)  # that may be launched until one of them has all its tokens
         self._tokens_left = np.array(left, dtype=np.int64)  # behind the last step before this batch
         self.is_intact = True  # every row is live, and every step since was counted here
@@ -64,17 +69,38 @@ class DecodeBatch:
         """Whether the same rows may run once more: none has all its tokens on the way."""
         return self._steps_left > 0
 
-    def rows_to_grow(self) -> np.ndarray:
-        """Rows whose next token needs a new block, ascending."""
-        return np.flatnonzero(self._room < 1)
+    def choose_growth(self, num_free_blocks: int) -> bool:
+        """Choose the rows that get a block with the next step; False when there are too few blocks.
 
-    def launch(self, grown: np.ndarray, num_free_blocks: int) -> ScheduledRequests:
-        """Take the next step: every row moves on by one; ``grown`` rows have got a block. Returns its record."""
+        Rows whose blocks are full must. Where blocks are plenty, those that are next to be full get theirs early, a
+        few in each step: requests that came together would otherwise all grow in one step, which the device would wait
+        for. No row gets a block that it would not need to its end.
+        """
+        must = np.flatnonzero(self._room < 1)
+        quota = -(-len(self.requests) // self._tokens_per_block) - len(must)
+        if quota > 0 and num_free_blocks > 2 * len(self.requests):
+            num_left = self._num_launchable - self._num_steps  # rows of each that may still be launched
+            early = np.flatnonzero((self._room > 0) & (self._room < self._tokens_per_block) & (num_left > self._room))
+            if len(early) > quota:
+                early = early[np.argsort(self._room[early], kind="stable")[:quota]]
+            must = np.sort(np.concatenate((must, early)))
+        self._growth = must
+        return len(must) <= num_free_blocks
+
+    def spans_to_grow(self) -> tuple[Span, ...]:
+        """Lay out, for the managers alone, the chosen rows up to the first token that needs the new block."""
+        spans = SteadySpans(self.requests, self._starts, self._num_steps + 1)
+        rooms = self._room[self._growth].tolist()
+        grown = [(spans[row], 1 + max(0, room)) for row, room in zip(self._growth.tolist(), rooms, strict=True)]
+        return tuple([Span(span.request, span.kind, span.start, num_rows, 1) for span, num_rows in grown])
+
+    def launch(self, num_free_blocks: int) -> ScheduledRequests:
+        """Take the next step: every row moves on by one, the chosen ones have got a block. Returns its record."""
         self._num_steps += 1
         self._steps_left -= 1
         self._room -= 1
-        if len(grown):
-            self._room[grown] += self._tokens_per_block
+        self._room[self._growth] += self._tokens_per_block
+        self._growth = _NO_ROWS
         return self.record(num_free_blocks)
 
     def record(self, num_free_blocks: int) -> ScheduledRequests:
@@ -82,11 +108,6 @@ class DecodeBatch:
         spans = SteadySpans(self.requests, self._starts, self._num_steps)
         budget = dataclasses.replace(self._scheduled.budget, num_free_blocks=num_free_blocks)
         return dataclasses.replace(self._scheduled, generation_requests=spans, budget=budget)
-
-    def next_spans(self, rows: np.ndarray) -> tuple[Span, ...]:
-        """Lay out the next step's spans of some rows."""
-        spans = SteadySpans(self.requests, self._starts, self._num_steps + 1)
-        return tuple([spans[int(row)] for row in rows])
 
     def count_step(self) -> None:
         """Note that a step of this batch has become final."""

@@ -40,7 +40,7 @@ class Repetition:
             lives = tuple([queue.live[request.request_id] for request in record.generating])
             self._batch = DecodeBatch(record, lives, kv_cache, eos_table=self._eos_table, eos_ids=self._eos_ids)
         batch = self._batch
-        return batch if batch.can_repeat and len(batch.rows_to_grow()) <= kv_cache.num_free_blocks else None
+        return batch if batch.can_repeat and batch.choose_growth(kv_cache.num_free_blocks) else None
 
     def remember(self, step: OpenStep, queue: RequestQueue) -> None:
         """Note a launched step: one of generations alone, whose samples will all be on the device, may come again."""

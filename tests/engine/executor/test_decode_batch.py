@@ -35,10 +35,10 @@ def batch_of(generated, *, tokens_per_block=4, prompt_len=3, max_tokens=50, **pa
 
 def launch(batch, requests, kv):
     """What the loop does for one step."""
-    grown = batch.rows_to_grow()
-    for span in batch.next_spans(grown):
-        assert kv.reserve(span.request_id, span.end), "a row that is said to grow needs a block"
-    record = batch.launch(grown, kv.num_free_blocks)
+    assert batch.choose_growth(kv.num_free_blocks)
+    for span in batch.spans_to_grow():
+        assert len(kv.reserve(span.request_id, span.end)) == 1, "a row that is said to grow needs a block"
+    record = batch.launch(kv.num_free_blocks)
     for span in record.generation_requests:
         assert kv.num_lacking_blocks(span.request_id, span.end) == 0, "a row without a block for its token"
     for request in requests:
@@ -107,3 +107,38 @@ def test_a_request_with_stop_strings_or_logprobs_is_always_looked_at():
     for request in requests:
         request.num_in_flight = 2
     assert batch.take(np.array([5, 5])) == [0, 1]
+
+
+def test_rows_that_came_together_grow_a_few_at_a_time_where_blocks_are_plenty():
+    batch, requests, kv = batch_of([1] * 8, tokens_per_block=4, prompt_len=4, max_tokens=40)
+    grown = []
+    for _ in range(16):
+        assert batch.choose_growth(kv.num_free_blocks)
+        spans = batch.spans_to_grow()
+        grown.append(len(spans))
+        for span in spans:
+            kv.reserve(span.request_id, span.end)
+        batch.launch(kv.num_free_blocks)
+        for request in requests:
+            request.num_in_flight += 1
+        batch.check(kv)
+    assert max(grown) == 2, "two of eight rows, four tokens a block"
+    assert sum(grown) >= 8 * 16 // 4 - 8
+
+
+def test_no_row_gets_a_block_that_it_will_not_need():
+    batch, requests, kv = batch_of([1] * 4, tokens_per_block=4, prompt_len=4, max_tokens=7)
+    while batch.can_repeat:
+        launch(batch, requests, kv)
+    # The newest token is never fed: positions 0 .. 9 of 11 tokens.
+    assert [kv.num_reserved_blocks(request.request_id) for request in requests] == [3] * 4
+
+
+def test_with_few_blocks_only_full_rows_grow_and_none_when_they_do_not_suffice():
+    batch, _requests, _kv = batch_of([2] * 4, tokens_per_block=4, prompt_len=4)
+    assert batch.choose_growth(7)
+    assert batch.spans_to_grow() == ()
+    batch._room[:] = [0, 3, 0, 2]
+    assert batch.choose_growth(2)
+    assert [span.request_id for span in batch.spans_to_grow()] == [0, 2]
+    assert not batch.choose_growth(1)
