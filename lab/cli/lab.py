@@ -39,7 +39,7 @@ def checkout() -> Path:
 
 def server_command(root: Path, *, port: int, no_browser: bool, is_root: bool) -> list[str]:
     """Return the command that starts the server."""
-    first = min((root / "walkthroughs").glob("*.ipynb"))
+    first = min((root / "walkthroughs").glob("01_*.ipynb"))
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}", f"--ServerApp.port={port}"]
     # The default address, unlike a file argument, is also in the address that --no-browser prints.
     command += [f"--LabApp.default_url=/lab/tree/{first.relative_to(root).as_posix()}", "--LabApp.news_url="]

@@ -13,6 +13,8 @@ def root(tmp_path):
     (tmp_path / "walkthroughs").mkdir()
     (tmp_path / "walkthroughs" / "02_second.ipynb").write_text("{}")
     (tmp_path / "walkthroughs" / "01_first.ipynb").write_text("{}")
+    (tmp_path / "walkthroughs" / "01_first_zh.ipynb").write_text("{}")
+    (tmp_path / "walkthroughs" / "00_map.ipynb").write_text("{}")
     return tmp_path
 
 
