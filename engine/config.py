@@ -264,6 +264,11 @@ class EngineConfig:
         return self.scheduler.max_batch_size + 1 + len(self.cuda_graph.draft_lens)
 
     @property
+    def guess_len(self) -> int:
+        """Tokens of each request's guess that the device keeps: with overlap it picks the next drafts itself."""
+        return self.max_seq_len if self.overlap and self.scheduler.draft_len else 0
+
+    @property
     def chunk_unit(self) -> int:
         """Tokens to which a truncated chunk is rounded down."""
         return self.scheduler.chunk_unit or self.kv_cache.tokens_per_block

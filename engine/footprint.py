@@ -43,7 +43,6 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
     )
     rows, slots = limits.max_num_tokens, config.num_slots
     scored = min(rows, limits.max_batch_size * (1 + limits.draft_len)) + 1  # rows with logits
-    guess_len = config.max_seq_len if config.overlap else 0
     block = _bytes_per_block(cache.tokens_per_block, model, spec)
     blocks = -(-config.max_seq_len // cache.tokens_per_block)  # of the longest sequence
     keys = sum(map(sum, buckets.values())) * len(config.cuda_graph.sample_modes)
@@ -71,7 +70,7 @@ def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num
         Part(
             "sampling",
             scored * model.vocab_size * 2 * _FLOAT32
-            + slots * (model.vocab_size + 8 * _INT64 + (4 + limits.draft_len + guess_len) * _INT32)
+            + slots * (model.vocab_size + 8 * _INT64 + (4 + limits.draft_len + config.guess_len) * _INT32)
             + model.vocab_size * _INT64,
             batch_field,
         ),

@@ -198,12 +198,7 @@ def build_decoder_engine(
     for name, tensor in loaded.model.named_buffers():
         registry.register(name, tensor)
     sampler = SamplerState.allocate(
-        config.num_slots,
-        model.vocab_size,
-        spec,
-        registry,
-        max_draft_len=limits.draft_len,
-        guess_len=config.max_seq_len if config.overlap and limits.draft_len else 0,
+        config.num_slots, model.vocab_size, spec, registry, max_draft_len=limits.draft_len, guess_len=config.guess_len
     )
     buckets = resolve_buckets(
         config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
@@ -217,6 +212,7 @@ def build_decoder_engine(
         registry=registry,
     )
     graphs, prefill = _build_graphs(loaded, config, spec, stream, registry=registry, buckets=buckets, sampler=sampler)
+    keys = capture_keys(buckets[0], config.cuda_graph.sample_modes, draft_buckets=buckets)
     parts = DecoderParts(
         model=loaded.model,
         sampler=sampler,
@@ -224,16 +220,12 @@ def build_decoder_engine(
         graphs=graphs,
         prefill=prefill,
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
-        key_metadata={
-            key: make_metadata(key.batch_size, key.num_tokens(), is_cuda_graph=True)
-            for key in capture_keys(buckets[0], config.cuda_graph.sample_modes, draft_buckets=buckets)
-        },
+        key_metadata={key: make_metadata(key.batch_size, key.num_tokens(), is_cuda_graph=True) for key in keys},
         stream=stream,
     )
     runner = DecoderRunner(parts, _runner_config(config, buckets, simulated=graphs.simulated), decisions)
-    model_engine = PyTorchModelEngine(runner, max_num_sequences=limits.max_batch_size)
     return DecoderEngine(
-        model_engine=model_engine,
+        model_engine=PyTorchModelEngine(runner, max_num_sequences=limits.max_batch_size),
         resources=resources,
         sampler=sampler,
         stream=stream,
