@@ -174,6 +174,7 @@ REACHED_BY = {
     FallOff.WARMUP: ({}, 1, {}, _nothing),
     FallOff.HAS_CONTEXT_UNPROMOTED: ({}, 1, {}, _nothing),
     FallOff.ABOVE_LARGEST_PREFILL_BUCKET: ({"prefill_num_tokens": (1,)}, 1, {}, _nothing),
+    FallOff.DRAFT_LEN_NOT_CAPTURED: ({"draft_lens": (1,)}, 1, {"draft_tokens": (9, 9)}, _nothing),
     FallOff.ABOVE_LARGEST_BUCKET: ({"batch_sizes": (1, 2)}, 3, {}, _nothing),
     FallOff.NO_EXACT_BUCKET_PADDING_OFF: ({"batch_sizes": (2,), "enable_padding": False}, 1, {}, _nothing),
     FallOff.NO_DUMMY_SLOT: ({"batch_sizes": (2,)}, 1, {}, _release_graphs),
@@ -182,13 +183,9 @@ REACHED_BY = {
 }
 
 
-def test_the_reason_of_verify_rows_is_the_only_one_that_is_reached_elsewhere():
-    assert set(FallOff) - set(REACHED_BY) == {FallOff.DRAFT_LEN_NOT_CAPTURED}, "runners/test_model_forward.py"
-
-
 @pytest.mark.parametrize(
     "reason",
-    [pytest.param(r, marks=needs_compiler) if r is FallOff.COMPILE_NOT_RECORDED else r for r in REACHED_BY],
+    [pytest.param(r, marks=needs_compiler) if r is FallOff.COMPILE_NOT_RECORDED else r for r in FallOff],
 )
 def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
     graphs, num_prompts, sampling, interfere = REACHED_BY[reason]
@@ -208,7 +205,13 @@ def test_every_reason_is_reached_by_a_real_run_which_ends_well(reason):
     with LLM("tiny", config, decisions=Decisions(select_graph=watched)) as llm:
         assert seen == [FallOff.WARMUP] if config.cuda_graph.enabled and not config.torch_compile else len(seen) == 1
         interfere(llm)
-        outputs = llm.generate([[5, 6]] * num_prompts, SamplingParams(max_tokens=3, ignore_eos=True, **sampling))
+        drafts = sampling.get("draft_tokens", ())
+        params = SamplingParams(max_tokens=3, ignore_eos=True, temperature=sampling.get("temperature", 0.0))
+        for _ in range(num_prompts):
+            llm.submit([5, 6], params, draft_tokens=drafts)
+        outputs = []
+        while llm.has_unfinished:
+            outputs += llm.step()
         llm.check()
     assert [len(output.token_ids) for output in outputs] == [3] * num_prompts
     assert reason in seen

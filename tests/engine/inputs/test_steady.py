@@ -70,6 +70,7 @@ def test_the_same_requests_in_the_same_order_may_use_the_record():
         ({"is_warmup": True}, SteadyRefusal.IS_WARMUP),
         ({"has_previous_sample": False}, SteadyRefusal.NO_PREVIOUS_SAMPLE),
         ({"num_contexts": 1}, SteadyRefusal.HAS_CONTEXTS),
+        ({"draft_len": 3}, SteadyRefusal.HAS_DRAFTS),
         ({"requests": REQUESTS[:2]}, SteadyRefusal.OTHER_NUMBER_OF_REQUESTS),
         ({"requests": (REQUESTS[1], REQUESTS[0], REQUESTS[2])}, SteadyRefusal.OTHER_REQUESTS),
         ({"requests": REQUESTS[:2] + REQUESTS[3:4]}, SteadyRefusal.OTHER_REQUESTS),
