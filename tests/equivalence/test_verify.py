@@ -35,9 +35,10 @@ class Row:
     tokens_per_block: int = 16
     policy: str = "guaranteed_no_evict"
 
-    def config(self) -> EngineConfig:
+    def config(self, device: str = "cpu") -> EngineConfig:
         return EngineConfig(
-            device="cpu",
+            device=device,
+            dtype="float32",
             max_seq_len=128,
             attention_backend=self.backend,
             overlap=self.overlap,
