@@ -75,7 +75,6 @@ def _stripped_llm(model: str, config: EngineConfig) -> LLM:
         mock.patch.object(engine.model_engine, "DecoderParts", decoder.DecoderParts),
         mock.patch.object(engine.model_engine, "DecoderRunnerConfig", decoder.DecoderRunnerConfig),
         mock.patch.object(engine.llm, "PyExecutor", executor.PyExecutor),
-        mock.patch.object(engine.llm, "Schedulers", executor.Schedulers),
     ):
         return LLM(model, config)
 

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import random
 
-from engine import LLM, CudaGraphConfig, EngineConfig, SchedulerConfig
+from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SchedulerConfig
 from tests.equivalence.margin import Case, PathCounter, assert_equal_by_margin, reference_cases
 
 LENGTHS = (1, 3, 17, 40, 16, 33, 9, 64)
@@ -33,6 +33,7 @@ class Row:
             max_seq_len=max_seq_len,
             attention_backend=self.backend,
             overlap=self.overlap,
+            kv_cache=KVCacheConfig(enable_block_reuse=False),  # reuse has a table of its own (test_reuse.py)
             scheduler=SchedulerConfig(
                 max_batch_size=8, max_num_tokens=self.budget or 512, chunking=None if self.budget is None else "fcfs"
             ),

@@ -98,12 +98,17 @@ def conversations(answer):
     return turns
 
 
-@pytest.fixture(scope="module")
-def cases():
+def reference_turns():
+    """The turns with the answers of the plainest path, which computes every prompt."""
     plain = Row(backend="vanilla").config()
     plain = dataclasses.replace(plain, kv_cache=KVCacheConfig(tokens_per_block=BLOCK, enable_block_reuse=False))
     with LLM("tiny", plain) as llm:
         return conversations(lambda prompt, count: reference_cases(llm, [prompt], [count])[0])
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return reference_turns()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

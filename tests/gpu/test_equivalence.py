@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine import LLM, EngineConfig, SamplingParams
-from tests.equivalence.table import FULL_PRODUCT, PREFILL_ROWS, assert_row, tiny_cases
+from tests.equivalence.table import FULL_PRODUCT, OVERLAP_ROWS, PREFILL_ROWS, assert_row, tiny_cases
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,7 +17,7 @@ def cases():
     return tiny_cases("cpu")
 
 
-@pytest.mark.parametrize("row", FULL_PRODUCT + PREFILL_ROWS, ids=str)
+@pytest.mark.parametrize("row", FULL_PRODUCT + PREFILL_ROWS + OVERLAP_ROWS, ids=str)
 def test_every_combination_gives_the_tokens_of_the_cpu(cases, row):
     with LLM("tiny", row.config("cuda")) as llm:
         assert llm.warmup_report.simulated is False
