@@ -75,7 +75,7 @@ class ResourceManager:
             newcomers = [span for span in spans if not kv_cache.num_reserved_blocks(span.request_id)]
             if newcomers:
                 owners = [span for span in scheduled.spans if kv_cache.num_reserved_blocks(span.request_id)]
-                promised = sum([kv_cache.num_lacking_blocks(span.request_id, span.end) for span in owners])
+                promised = sum([kv_cache.num_lacking_blocks(span.request_id, span.kv_end) for span in owners])
                 wanted = [(span.request, span.num_rows) for span in newcomers]
                 found = kv_cache.claim(wanted, copies, num_promised=promised)
         except BaseException:
@@ -93,7 +93,7 @@ class ResourceManager:
         copies = list(claim.block_copies)
         try:
             for span in scheduled.spans:
-                blocks = self.kv_cache.reserve(span.request_id, span.end, copies=copies)
+                blocks = self.kv_cache.reserve(span.request_id, span.kv_end, copies=copies)
                 if blocks:
                     added.append((span.request_id, blocks))
         except BaseException:

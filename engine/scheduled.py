@@ -51,6 +51,12 @@ class Span(NamedTuple):
         return self.start + self.num_rows
 
     @property
+    def kv_end(self) -> int:
+        """Length of KV that the step needs: drafts behind the request's last position are computed for nothing."""
+        end = self.start + self.num_rows
+        return min(end, self.request.max_total_tokens - 1) if self.draft_tokens else end
+
+    @property
     def request_id(self) -> int:
         """The request's id."""
         return self.request.request_id

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.scheduled import BudgetUse, PaddedBatch, RowKind, ScheduledRequests, context_span, generation_span
+from engine.scheduled import (
+    BudgetUse,
+    PaddedBatch,
+    RowKind,
+    ScheduledRequests,
+    context_span,
+    generation_span,
+    verify_span,
+)
 from tests.engine.live_requests import running, waiting
 
 
@@ -22,6 +30,15 @@ def test_the_last_chunk_wants_one_row_of_logits():
 def test_a_decode_row_stands_at_the_position_of_the_newest_token():
     span = generation_span(running(4, prompt_len=20, generated=3))
     assert (span.kind, span.start, span.num_rows, span.num_logit_rows) == (RowKind.GENERATION, 22, 1, 1)
+
+
+def test_a_verify_row_needs_no_kv_behind_the_last_position_of_its_request():
+    request = running(4, prompt_len=20, generated=3, max_tokens=6, draft_tokens=(1, 2, 3, 4, 5, 6))
+    span = verify_span(request, 5)
+    assert (span.start, span.end, span.kv_end) == (22, 28, 25), "26 tokens in all, and the last is never fed back"
+    assert span.draft_tokens == (4, 5, 6, 0, 0)
+    assert verify_span(request, 2).kv_end == 25
+    assert generation_span(request).kv_end == 23
 
 
 @settings(deadline=None)
