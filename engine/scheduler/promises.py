@@ -7,7 +7,7 @@ Does not: decide who is let in (``capacity.py``). Source: own.
 """
 
 from engine.kv_cache.manager import KVCacheManager
-from engine.llm_request import LlmRequest
+from engine.llm_request import LlmRequest, RequestState
 from engine.scheduler.block_needs import blocks_to_completion
 
 
@@ -40,8 +40,13 @@ class Promises:
         return self._total
 
     def check(self) -> None:
-        """Count again, when no table has changed since; with drafts the sum is made anew for every step anyway."""
+        """Count again, when no table has changed since.
+
+        With drafts the sum is made anew for every step anyway, and one that has all its tokens is left out of the next.
+        """
         has_drafts = any(request.spec.draft_tokens for request in self._running)
-        if self._kv is not None and self._kv.table_version == self._version and not has_drafts:
+        is_ending = any(request.state > RequestState.GENERATION_IN_PROGRESS for request in self._running)
+        is_current = self._kv is not None and self._kv.table_version == self._version
+        if self._kv is not None and is_current and not has_drafts and not is_ending:
             promised = [blocks_to_completion(request, self._kv) for request in self._running]
             assert self._total == sum(promised), f"{self._total} blocks are promised, not {sum(promised)}"
