@@ -37,7 +37,7 @@ def launch(batch, requests, kv):
     """What the loop does for one step."""
     assert batch.choose_growth(kv.num_free_blocks)
     for span in batch.spans_to_grow():
-        assert len(kv.reserve(span.request_id, span.end)) == 1, "a row that is said to grow needs a block"
+        assert 1 <= len(kv.reserve(span.request_id, span.end)) <= 2, "a row that is said to grow needs a block"
     record = batch.launch(kv.num_free_blocks)
     for span in record.generation_requests:
         assert kv.num_lacking_blocks(span.request_id, span.end) == 0, "a row without a block for its token"
@@ -109,21 +109,21 @@ def test_a_request_with_stop_strings_or_logprobs_is_always_looked_at():
     assert batch.take(np.array([5, 5])) == [0, 1]
 
 
-def test_rows_that_came_together_grow_a_few_at_a_time_where_blocks_are_plenty():
-    batch, requests, kv = batch_of([1] * 8, tokens_per_block=4, prompt_len=4, max_tokens=40)
+def test_rows_that_came_together_grow_apart_and_in_few_steps_where_blocks_are_plenty():
+    batch, requests, kv = batch_of([1] * 24, tokens_per_block=16, prompt_len=16, max_tokens=80)
     grown = []
-    for _ in range(16):
-        assert batch.choose_growth(kv.num_free_blocks)
+    while batch.can_repeat:
+        assert batch.choose_growth(10**6)
         spans = batch.spans_to_grow()
         grown.append(len(spans))
         for span in spans:
             kv.reserve(span.request_id, span.end)
-        batch.launch(kv.num_free_blocks)
+        batch.launch(10**6)
         for request in requests:
             request.num_in_flight += 1
         batch.check(kv)
-    assert max(grown) == 2, "two of eight rows, four tokens a block"
-    assert sum(grown) >= 8 * 16 // 4 - 8
+    assert max(grown) <= 8, "a third of them, as there are three times before the first is full"
+    assert sum(count > 0 for count in grown) <= len(grown) / 4 + 1
 
 
 def test_no_row_gets_a_block_that_it_will_not_need():
