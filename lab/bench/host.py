@@ -6,8 +6,9 @@ return of the last ``emit`` to the entry of its own. *Preparation* is PACKED, CO
 together; with the tests that choose the path they begin at PADDED. ``direct.py`` times the calls once more with no
 probe about.
 
-Block tables grow in two ways. Spread, as in real traffic: sequences end at every place of a block, so in each step one
-in sixteen grows. Together: they end at the same place, so all grow in one step of sixteen, which medians do not see.
+Sequences stand in two ways. Spread, as in real traffic: they end at every place of a block. Together: all end at the
+same place. The engine hands blocks out early, in every fourth step, where it has plenty; so medians over its steps see
+no table grow. The calls without a probe are timed at the worst: spread, one table in sixteen grows in every call.
 
 Does not: time the device. On CUDA the RAN stage is the launch, and SAMPLED waits for the device.
 """
@@ -136,8 +137,8 @@ def legend(bench: HostBench, spec: DeviceSpec) -> Iterator[str]:
     yield "preparation: packed, copied and metadata; its tests: padded and graph_chosen, which choose the path"
     yield f"without a probe: the calls of preparation one by one, unobserved, medians over {NUM_SAMPLES}"
     yield (
-        f"growth of block tables: spread, in each step those of one sequence in {TOKENS_PER_BLOCK}; together, those of "
-        f"all in one step of {TOKENS_PER_BLOCK}, which medians do not see"
+        f"growth of block tables: the engine's steps change tables in every fourth step, which medians do not see; the "
+        f"calls without a probe grow, when spread, one table in {TOKENS_PER_BLOCK} in every call, and none when together"
     )
 
 
