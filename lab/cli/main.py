@@ -21,7 +21,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import StepscopeError
-from lab.cli import bench, check, doctor, faults, lab, models, plan_buckets, run, trace
+from lab.cli import (
+    bench,
+    check,
+    doctor,
+    faults,
+    grade,
+    lab,
+    models,
+    plan_buckets,
+    release,
+    report,
+    run,
+    sync_nbgrader,
+    trace,
+)
 
 ERROR: Final = 2
 INTERRUPTED: Final = 130
@@ -32,7 +46,8 @@ _OPTIONS: Final = {
     r"without redact\b": "without --redact",
 }
 
-_COMMANDS: Final = (run, models, trace, lab, check, faults, plan_buckets, bench, doctor)
+_CLASSROOM: Final = (release, grade, report, sync_nbgrader)
+_COMMANDS: Final = (run, models, trace, lab, check, faults, plan_buckets, bench, doctor, *_CLASSROOM)
 
 
 class _Version(argparse.Action):

@@ -88,10 +88,12 @@ class LocalCaller:
 class ChildCaller:
     """Calls a source text's function in a child process; a context manager.
 
-    A child that died or used up its time is replaced when the next case comes, at most ``MAX_CHILDREN`` times.
+    A child that died or gave no answer is replaced when the next case comes, at most ``MAX_CHILDREN`` times. After
+    ``MAX_SLOW`` cases that used up their time nothing more is asked: all the rest counts as slow too.
     """
 
     MAX_CHILDREN: Final = 12
+    MAX_SLOW: Final = 3
 
     def __init__(self, exercise: Exercise, source: str, *, rule: str | None = None) -> None:
         """rule: set as RULE for this project's own answers; a learner's answer gets None."""
@@ -102,6 +104,7 @@ class ChildCaller:
         self._folder: str | None = None
         self._number = 0
         self._num_children = 0
+        self._num_slow = 0
         self._broken: Outcome | None = None  # why the source itself gives no function
         self.missing_limits = ""
 
@@ -112,7 +115,11 @@ class ChildCaller:
         if self._broken is not None:
             return self._broken
         reply = self._exchange({"case": canonical(case)})
-        return reply if isinstance(reply, Outcome) else as_outcome(reply, self._exercise.meta.seconds)
+        outcome = reply if isinstance(reply, Outcome) else as_outcome(reply, self._exercise.meta.seconds)
+        if outcome.kind == "slow":
+            self._num_slow += 1
+            self._broken = outcome if self._num_slow == self.MAX_SLOW else None
+        return outcome
 
     def _start(self) -> None:
         if self._num_children == self.MAX_CHILDREN:
@@ -125,12 +132,12 @@ class ChildCaller:
             with contextlib.suppress(OSError):
                 os.chown(self._folder, child_module.NOBODY, child_module.NOBODY)
         self._process = subprocess.Popen(  # noqa: S603 (this Python and our own file)
-            [sys.executable, "-I", str(_CHILD)],
+            [sys.executable, "-P", "-s", str(_CHILD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=self._folder,
-            env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": os.defpath},
+            env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": os.defpath, "PYTHONHASHSEED": "0"},
             start_new_session=True,
         )
         meta = self._exercise.meta

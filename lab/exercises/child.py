@@ -1,6 +1,6 @@
 """The process in which a learner's function runs: cases in, plain answers out, and nothing else.
 
-Run as a script (``python -I child.py``) by ``callers.ChildCaller``; ``answer_case`` also serves calls in the same
+Run as a script (``python -P -s child.py``) by ``callers.ChildCaller``; ``answer_case`` also serves calls in the same
 process. It holds no expected value and no check. As root it imports the modules that answers may use, then becomes
 *nobody*, then sets its limits: limits on processes do not bind root. Answers carry the request's own number, so that
 a line which a learner's code writes is not taken for one.
@@ -15,6 +15,7 @@ import importlib.abc
 import io
 import json
 import os
+import re
 import signal
 import struct
 import sys
@@ -147,6 +148,7 @@ def _time_limit(seconds: float) -> Any:
 def describe(error: BaseException) -> str:
     """Say an exception in one line, with the learner's line that it came from."""
     text = " ".join(f"{type(error).__name__}: {error}".split())[: MAX_PRINTED // 4]
+    text = re.sub(r"0x[0-9a-f]{6,}", "0x...", text)  # an address differs from run to run
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == SOURCE_NAME or "ipykernel" in frame.filename or frame.filename.startswith("<ipython"):
             return f"{text} (line {frame.lineno} of your code)"

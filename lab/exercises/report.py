@@ -33,6 +33,11 @@ class Report:
         return all(result.passed for result in self.results)
 
     @property
+    def points(self) -> int:
+        """How many of the checks that were run hold; each is worth one point."""
+        return sum(result.passed for result in self.results)
+
+    @property
     def first_failure(self) -> Counterexample | None:
         """The counterexample of the first check that does not hold."""
         return next((one.counterexample for one in self.results if one.counterexample is not None), None)

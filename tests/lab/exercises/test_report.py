@@ -18,7 +18,7 @@ def test_a_failing_report_shows_example_counterexample_misconception_and_where_t
     text = str(check_function("ex16", _down))
     assert text.startswith("ex16 Choose the bucket\n  FAIL  the worked examples\n        bucket_for(sizes=[1, 2, 4, 8]")
     assert "        returned 2\n        the answer is 4\n" in text
-    assert "        bucket_for(sizes=[1], batch=2)\n        returned 1\n" in text
+    assert "        bucket_for(sizes=[1, 3], batch=2)\n        returned 1\n" in text
     assert "Your function rounds down to the size below, so that requests are left out." in text
     assert text.endswith("A hint: stepscope check ex16 --hint 1, or hint('ex16') in a cell (three levels).")
 
