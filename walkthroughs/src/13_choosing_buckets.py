@@ -114,10 +114,12 @@ short = best.sizes[:-1]
 cost = list_cost(histogram, short, costs)
 lost = sum(count for size, count in histogram.items() if size > short[-1])
 print(f"{short}: {lost} of {sum(histogram.values())} steps without a graph, {cost.cost / best.cost - 1:+.0%}")
-status = main(["doctor", "--max-batch-size", "64", "--batch-sizes", ",".join(str(size) for size in short)])
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    main(["doctor", "--max-batch-size", "64", "--batch-sizes", ",".join(str(size) for size in short)])
+print("\n".join(line for line in printed.getvalue().splitlines() if "bucket" in line))
 
 # %% [markdown]
-# The last two lines are the config doctor's: it needs no traffic to see that a bucket list stops short.
+# The lower lines are the config doctor's (`stepscope doctor`): it needs no traffic to see that a bucket list stops short.
 #
 # For the whole hour, with charts: `stepscope plan-buckets data/azure_llm_conv_2023_first_5000.csv --html advice.html`. For your own service:
 # the same with a CSV of arrival times and lengths, or with a trace that you have recorded (walkthrough 14). Prefill buckets, which count

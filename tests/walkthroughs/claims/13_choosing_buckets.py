@@ -17,3 +17,4 @@ assert (
     len(optimal_list({s: 2400 * c for s, c in histogram.items()}, largest=64, most=12, costs=costs).sizes)
     > len(best.sizes) + 2
 )
+assert "MAXIMUM_IS_NO_BUCKET" in printed.getvalue()
