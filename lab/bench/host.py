@@ -138,7 +138,7 @@ def legend(bench: HostBench, spec: DeviceSpec) -> Iterator[str]:
     yield f"without a probe: the calls of preparation one by one, unobserved, medians over {NUM_SAMPLES}"
     yield (
         f"growth of block tables: the engine's steps change tables in every fourth step, which medians do not see; the "
-        f"calls without a probe grow, when spread, one table in {TOKENS_PER_BLOCK} in every call, and none when together"
+        f"calls without a probe grow one table in {TOKENS_PER_BLOCK} each when spread, none when together"
     )
 
 

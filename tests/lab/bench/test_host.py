@@ -31,7 +31,7 @@ def test_every_stage_is_timed_on_both_paths():
     assert by_stage["preparation and its tests"]["full_us"] < by_stage["step"]["full_us"]
 
 
-def test_tables_grow_all_over_or_together(monkeypatch):
+def test_tables_grow_in_few_steps_and_never_all_at_once(monkeypatch):
     grown = {}
 
     class Witness(host.StageClock):
@@ -45,8 +45,9 @@ def test_tables_grow_all_over_or_together(monkeypatch):
         grown[growth] = []
         bench = HostBench(shapes=("tiny",), batches=(16,), prompt_len=13, steps=32, growth=(growth,))
         assert list(measure(bench, device="cpu", note=str))
-    assert set(grown[Growth.SPREAD]) == {1}
-    assert set(grown[Growth.TOGETHER]) == {0, 16}
+    for counts in grown.values():
+        assert sum(count > 0 for count in counts) <= len(counts) / 3
+        assert 0 < max(counts) < 16
 
 
 def test_a_sum_is_taken_step_by_step_before_the_median():
@@ -99,7 +100,7 @@ def test_the_legend_says_what_the_columns_and_the_last_rows_mean():
     assert text.startswith("cpu, torch.float32, ")
     assert "graphs are simulated by the tape" in text
     assert "medians over 16 steps of either path" in text
-    for word in ("share: ", "preparation: ", "its tests: ", "without a probe: ", "spread, ", "together, "):
+    for word in ("share: ", "preparation: ", "its tests: ", "without a probe: ", "when spread, ", "when together"):
         assert word in text
     cuda = DeviceSpec(torch.device("cuda"), torch.bfloat16, is_cuda=True)
     assert "simulated" not in "\n".join(host.legend(HostBench(), cuda))
