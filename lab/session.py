@@ -23,7 +23,7 @@ from lab.recorder import MAX_STEPS, Recorder, Seen, Sights
 from lab.snapshot import StepSnapshot
 from lab.trace import CaptureFact, DeviceFacts, ModelFacts, RequestRecord, Trace, TraceHeader, WarmupFacts
 
-Arrival = tuple[int, Prompt] | tuple[int, Prompt, SamplingParams]
+Arrival = tuple[int, Prompt] | tuple[int, Prompt, SamplingParams] | tuple[int, Prompt, SamplingParams, Sequence[int]]
 Params = SamplingParams | Sequence[SamplingParams]
 
 _EMPTY: Final = "a session needs at least one prompt, got an empty list"
@@ -83,13 +83,15 @@ class Planned:
     arrival_step: int
     prompt: Prompt
     params: SamplingParams
+    draft_tokens: tuple[int, ...] = ()
 
 
 class Session:
     """An engine, a workload and a recorder; a context manager.
 
     model: as for ``LLM``, or an ``LLM`` that stays its caller's. prompts: texts or lists of token ids that join at
-    once, or (arrival step, prompt) or (arrival step, prompt, params). params: one for all, or one for each prompt.
+    once, or (arrival step, prompt), (arrival step, prompt, params) or (arrival step, prompt, params, guess of what
+    follows, in token ids). params: one for all, or one for each prompt.
     """
 
     def __init__(
@@ -195,7 +197,8 @@ class Session:
         if self._plan and self._is_waiting_for_none:
             now = max(now, self._plan[0].arrival_step)
         while self._plan and self._plan[0].arrival_step <= now:
-            self._request_ids.append(self.llm.submit(self._plan[0].prompt, self._plan[0].params))
+            due = self._plan[0]
+            self._request_ids.append(self.llm.submit(due.prompt, due.params, draft_tokens=due.draft_tokens))
             del self._plan[0]
 
 
@@ -215,14 +218,14 @@ def plan(prompts: Sequence[Prompt | Arrival], params: Params | None) -> list[Pla
 
 
 def _planned(prompt: Any, params: SamplingParams) -> Planned:
-    is_arrival = isinstance(prompt, tuple) and len(prompt) in (2, 3) and not isinstance(prompt[1], int)
+    is_arrival = isinstance(prompt, tuple) and len(prompt) in (2, 3, 4) and not isinstance(prompt[1], int)
     if not is_arrival:
         return Planned(0, prompt, params)
     step, text, *own = prompt
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         message = f"an arrival step must be an integer of at least 0, got {shown(step)}"
         raise RequestError(message)
-    return Planned(step, text, own[0] if own else params)
+    return Planned(step, text, own[0] if own else params, tuple(own[1]) if len(own) > 1 else ())
 
 
 def _with_text(request: RequestRecord, llm: LLM) -> RequestRecord:

@@ -26,6 +26,17 @@ def test_requests_join_at_their_steps(full_trace):
     assert [request.prompt_text for request in full_trace.header.requests] == [prompt for _, prompt in WORKLOAD]
 
 
+def test_a_request_may_join_with_a_guess_which_is_verified_and_recorded():
+    with Session("tiny", prompts=[[5, 6]], config=TINY_CONFIG, params=SHORT) as session:
+        session.run()
+        text = session.outputs[0].token_ids
+    with Session("tiny", prompts=[(0, [5, 6], SHORT, text)], config=TINY_CONFIG) as session:
+        trace = session.run()
+        assert session.outputs[0].token_ids == text
+    assert trace.header.requests[0].draft_tokens == text
+    assert [step.schedule.draft_len for step in trace.steps] == [0, 4], "one step for what took two"
+
+
 def test_a_session_by_name_owns_its_engine_and_saves_a_trace(tmp_path):
     with Session(
         "tiny", prompts=["hi", [1, 2, 3]], params=[SHORT, SamplingParams(max_tokens=2)], config=TINY_CONFIG
