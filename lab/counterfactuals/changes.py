@@ -22,6 +22,7 @@ class StepFacts:
     """What a step suggests.
 
     reason: why it is eager. num_rows: without padding. sample_mode: greedy or full. buckets: those with graphs.
+    draft_len: drafts that each generation verified.
     """
 
     reason: str
@@ -29,6 +30,7 @@ class StepFacts:
     num_rows: int
     sample_mode: str
     buckets: tuple[int, ...]
+    draft_len: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +87,10 @@ def _add_mode(config: EngineConfig, step: StepFacts) -> tuple[str, ...] | None:
     return _with(getattr(config.cuda_graph, "sample_modes", ()), step.sample_mode)
 
 
+def _add_draft_len(config: EngineConfig, step: StepFacts) -> tuple[int, ...] | None:
+    return _with(config.cuda_graph.draft_lens, step.draft_len) if step.draft_len else None
+
+
 def _double(group: str, field: str) -> Suggest:
     def suggest(config: EngineConfig, _step: StepFacts) -> int | None:
         value = getattr(getattr(config, group), field)
@@ -101,6 +107,7 @@ CHANGES: Final = (
     Rule("padding_on", "cuda_graph", "enable_padding", lambda _config, _step: True, (_GAP,)),
     Rule("add_bucket", "cuda_graph", "batch_sizes", _add_bucket, (_GAP, FallOff.ABOVE_LARGEST_BUCKET)),
     Rule("capture_mode", "cuda_graph", "sample_modes", _add_mode, (FallOff.SAMPLER_MODE_NOT_CAPTURED,)),
+    Rule("capture_draft_len", "cuda_graph", "draft_lens", _add_draft_len, (FallOff.DRAFT_LEN_NOT_CAPTURED,)),
     Rule("promotion_on", "cuda_graph", "promote_final_contexts", lambda _config, _step: True, (_CONTEXT,)),
     Rule(
         "add_prefill_bucket",

@@ -159,6 +159,7 @@ def _facts(proof: Proof) -> StepFacts:
         num_rows=sum(span.num_rows for span in step.schedule.spans),
         sample_mode="greedy" if is_greedy else "full",
         buckets=tuple(header.buckets),
+        draft_len=step.schedule.draft_len,
     )
 
 

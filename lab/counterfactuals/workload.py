@@ -66,7 +66,10 @@ class Workload:
         config = _config(header.config)
         requests = sorted(header.requests, key=lambda request: request.request_id)
         first, asked = trace.steps[0].step, _asked_at(trace, requests)
-        arrivals = tuple((asked[r.request_id] - first, list(r.prompt_token_ids or ()), _params(r)) for r in requests)
+        arrivals = tuple(
+            (asked[r.request_id] - first, list(r.prompt_token_ids or ()), _params(r), r.draft_tokens or ())
+            for r in requests
+        )
         places = {request.request_id: place for place, request in enumerate(requests)}
         unknown = [span.request_id for span in trace.steps[i].schedule.spans if span.request_id not in places]
         if unknown:

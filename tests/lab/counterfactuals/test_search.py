@@ -16,7 +16,7 @@ from lab.session import Session
 from lab.trace import Trace
 
 
-def record(*, prompts=3, sampling=None, arrivals=None, compiled=False, release=False, **graphs):
+def record(*, prompts=3, sampling=None, arrivals=None, compiled=False, release=False, drafts=(), **graphs):
     config = EngineConfig(
         device="cpu",
         max_seq_len=64,
@@ -27,7 +27,7 @@ def record(*, prompts=3, sampling=None, arrivals=None, compiled=False, release=F
     )
     params = SamplingParams(**({"max_tokens": 3, "ignore_eos": True} | (sampling or {})))
     steps = arrivals or [0] * prompts
-    work = [(step, [5, 6, 7 + at], params) for at, step in enumerate(steps)]
+    work = [(step, [5, 6, 7 + at], params, drafts) for at, step in enumerate(steps)]
     with Session("tiny", prompts=work, config=config, mode="light") as session:
         if release:
             session.llm.release_graphs()
@@ -45,6 +45,10 @@ MET_BY = {
     ),
     FallOff.HAS_CONTEXT_UNPROMOTED: ({"batch_sizes": (4,)}, ["add_prefill_bucket"]),
     FallOff.ABOVE_LARGEST_PREFILL_BUCKET: ({"batch_sizes": (4,), "prefill_num_tokens": (4,)}, ["add_prefill_bucket"]),
+    FallOff.DRAFT_LEN_NOT_CAPTURED: (
+        {"batch_sizes": (4,), "drafts": (9, 9, 9, 9), "sampling": {"max_tokens": 6}},
+        ["capture_draft_len"],
+    ),
     FallOff.COMPILE_NOT_RECORDED: ({"batch_sizes": (4,), "compiled": True}, ["compile_off"]),
 }
 # These are met after the graphs were released, which no configuration undoes.
