@@ -155,8 +155,13 @@ def run_gpu(arguments: argparse.Namespace) -> int:
 
 
 def run_host(arguments: argparse.Namespace) -> int:
-    """Print the median host time of every stage on both paths, batch by batch; legend and progress on stderr."""
+    """Print the median host time of every stage on both paths, batch by batch, then that of the step loop by its queue.
+
+    Legend and progress go to stderr.
+    """
+    from lab.bench import schedule
     from lab.bench.host import LAST_STAGE, HostBench, measure
+    from lab.bench.schedule import ScheduleBench
 
     settings = HostBench(
         shapes=tuple(arguments.shapes),
@@ -172,6 +177,11 @@ def run_host(arguments: argparse.Namespace) -> int:
             if row["stage"] == LAST_STAGE and not arguments.json:  # a table for each batch, as soon as it is there
                 print(table(rows[shown:]), end="\n\n", flush=True)
                 shown = len(rows)
+        _note("the step loop alone, CPU us without a model: the same requests again, or one ends and one is let in")
+        loop = list(schedule.measure(ScheduleBench()))
+        rows.extend(loop)
+        if not arguments.json:
+            print(table(loop), flush=True)
     finally:  # an interrupt leaves what is complete
         if arguments.json and rows:
             _report(rows, as_json=True)

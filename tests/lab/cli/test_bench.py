@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from lab.bench import cpu, gpu, host
+from lab.bench import cpu, gpu, host, schedule
 from lab.cli.main import main
 
 CPU_ROWS = [{"batch": 1, "stepscope_tok_s": 20.5, "transformers_tok_s": 10.0, "ratio": 2.05}]
@@ -85,6 +85,7 @@ HOST_ROWS = [
     for batch in (8, 256)
     for stage in ("packed", host.LAST_STAGE)
 ]
+LOOP_ROWS = [{"stage": "step loop, repeating", "waiting": 2000, "step_us": 200.5}]
 
 
 def test_host_rows_come_as_a_list_or_as_a_table_for_each_batch(monkeypatch, capsys):
@@ -96,15 +97,17 @@ def test_host_rows_come_as_a_list_or_as_a_table_for_each_batch(monkeypatch, caps
         yield from HOST_ROWS
 
     monkeypatch.setattr(host, "measure", measure)
+    monkeypatch.setattr(schedule, "measure", lambda settings: iter(LOOP_ROWS))
     assert main(["bench", "host", "--json"]) == 0
     printed = capsys.readouterr()
-    assert json.loads(printed.out) == HOST_ROWS
-    assert printed.err == "measuring 1 of 1\n"
+    assert json.loads(printed.out) == HOST_ROWS + LOOP_ROWS
+    assert printed.err.startswith("measuring 1 of 1\nthe step loop alone")
     assert main("bench host --shapes tiny --batches 4 --prompt-len 9 --steps 16 --device cpu".split()) == 0  # noqa: SIM905
-    tables = capsys.readouterr().out.split("\n\n")[:2]
+    *tables, loop = capsys.readouterr().out.split("\n\n")
     assert [one.split() for one in tables] == [
         [*HOST_ROWS[0], *f"{n} packed 80.5 - - {n} step 80.5 - -".split()] for n in (8, 256)
     ]
+    assert loop.split() == "stage waiting step_us step loop, repeating 2000 200.5".split()  # noqa: SIM905
     expected = host.HostBench(shapes=("tiny",), batches=(4,), prompt_len=9, steps=16)
     assert asked == [(host.HostBench(), "auto"), (expected, "cpu")]
 
