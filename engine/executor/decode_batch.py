@@ -73,24 +73,28 @@ class DecodeBatch:
     def choose_growth(self, num_free_blocks: int) -> bool:
         """Choose the rows that get blocks with the next step; False when there are too few blocks.
 
-        Rows whose blocks are full must. Where blocks are plenty, those that are next to be full get theirs early, two
-        at a time and in every fourth step: most steps then change no table, and requests that came together do not
-        grow together, which the device would wait for. No row gets a block that it would not need to its end.
+        Rows whose blocks are full must. Where there are blocks for all that the batch may still need, those that are
+        next to be full get theirs early, two at a time and in every fourth step: most steps then change no table, and
+        requests that came together do not grow together, which the device would wait for. No row gets a block that it
+        would not need to its end.
         """
         room = self._room
         chosen = np.flatnonzero(room < 1)
-        has_plenty = num_free_blocks > 4 * len(self.requests)
-        if has_plenty and self._num_steps % _BURST == 0:
-            num_left = self._num_launchable - self._num_steps  # rows of each that may still be launched
+        num_left = self._num_launchable - self._num_steps  # rows of each that may still be launched
+        has_plenty = self._num_steps % _BURST == 0 and self._num_lacking(num_left) <= num_free_blocks
+        if has_plenty:
             due = np.flatnonzero((room < self._tokens_per_block) & (num_left > room))
             if len(due):
                 num_bursts = max(1, int(room[due].min()) // _BURST)  # that come before the first of them is full
                 most = max(len(chosen), -(-len(due) // num_bursts))
                 chosen = np.sort(due[np.argsort(room[due], kind="stable")[:most]])
-        lacking = self._num_launchable[chosen] - self._num_steps - room[chosen]
-        blocks = -(-lacking // self._tokens_per_block)
+        blocks = -(-(num_left[chosen] - room[chosen]) // self._tokens_per_block)
         self._growth, self._blocks = chosen, np.clip(blocks, 1, 2 if has_plenty else 1)
         return int(self._blocks.sum()) <= num_free_blocks
+
+    def _num_lacking(self, num_left: np.ndarray) -> int:
+        """Count the blocks that the rows may still ask for."""
+        return int(np.maximum(-(-(num_left - self._room) // self._tokens_per_block), 0).sum())
 
     def spans_to_grow(self) -> tuple[Span, ...]:
         """Lay out, for the managers alone, the chosen rows up to the first token that needs the last new block."""
