@@ -1,10 +1,11 @@
-"""Each walkthrough runs from the first cell to the last, in time, and what its prose claims holds in its own kernel.
+"""Each walkthrough runs from the first cell to the last, within a minute, and what its prose claims holds in its own kernel.
 
 The claims of a walkthrough are a file of its name in ``claims/``, run as one more cell behind the last: it sees every
 name that the cells have made.
 """
 
 import importlib.util
+import resource
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "walkthroughs/src").glob("*.py"))
 CLAIMS = Path(__file__).parent / "claims"
-MAX_SECONDS = 60
+MAX_CPU_SECONDS = 60  # of the kernel and what it starts; the wall clock also counts what else the machine does
 ON_SMOLLM2 = ("01_one_step_ten_stages", "01_one_step_ten_stages_zh")
 
 pytestmark = pytest.mark.notebooks
@@ -26,6 +27,11 @@ def _builder():
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _text(notebook):
@@ -52,8 +58,9 @@ def test_a_walkthrough_runs_within_a_minute_and_keeps_its_claims(path):
     notebook = builder.read_source(path)
     assert "assert" in _claims(path.stem)
     notebook.cells.append(nbformat.v4.new_code_cell(_claims(path.stem), id="claims"))
-    seconds = builder.execute(notebook)
-    assert seconds < MAX_SECONDS
+    before = _cpu_seconds()
+    builder.execute(notebook)
+    assert _cpu_seconds() - before < MAX_CPU_SECONDS
     text = _text(notebook)
     assert ": right" not in [line[-7:] for line in text.splitlines()], "committed with its answers"
     if path.stem in ON_SMOLLM2:

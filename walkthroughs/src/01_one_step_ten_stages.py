@@ -24,8 +24,9 @@
 
 # %%
 import textwrap
+from dataclasses import replace
 
-from engine import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
+from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.models.catalog import PUBLISHED
 from lab import Session, counterfactual, show
 
@@ -146,8 +147,24 @@ show(session, step=5)
 # | 6 attention metadata | 7 Metadata | the same object for the same graph, with new contents |
 # | 7 padding and build | **3 Pad** | the article has it last; dummies are added *before* preparation, since they get rows like anybody |
 #
-# **Break it on purpose.** Set `enable_padding=False` above and run the notebook again. Which steps change, and what does step 5 say
-# now?
+# ## Break it on purpose: no padding
+#
+# The same four requests, on an engine that may not add dummies (it shares the model that is loaded already). Which of the ten steps will
+# change?
+
+# %%
+exact = CudaGraphConfig(batch_sizes=(1, 2, 4), enable_padding=False, sample_modes=("greedy",))
+with LLM(session.llm.loaded, replace(config, cuda_graph=exact)) as llm, Session(llm, prompts=workload) as other:
+    for _ in range(10):
+        other.step()
+changed = [
+    s for s, before in zip(other.trace.steps, session.trace.steps, strict=False) if s.graph.path != before.graph.path
+]
+for step in changed:
+    print(f"step {step.step}: {step.path.num_requests} requests -> {step.graph.path} {step.path.reason}")
+
+# %% [markdown]
+# The same tokens, a row less, and no graph for two steps of ten. Nothing else tells.
 #
 # You have just seen three files: `engine/cuda_graphs/select.py` (the conditions, in order), `engine/inputs/prepare.py` (in place,
 # never anew) and `engine/cuda_graphs/runner.py` (what is compared before a replay).

@@ -21,7 +21,9 @@
 # **这里模拟的：** 没有 GPU 时，图是 CPU 上的一盘*磁带*：键、地址和内容都是真的，速度和流的先后不是。
 
 # %%
-from engine import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
+from dataclasses import replace
+
+from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.models.catalog import PUBLISHED
 from lab import Session, counterfactual, show
 from lab.widgets.strings import translate
@@ -137,7 +139,23 @@ show(session, step=5, lang="zh")
 # | 6 注意力元数据 | 7 元数据 | 同一张图用同一个对象，内容换新 |
 # | 7 padding 与构建 | **3 填充** | 文章把它放在最后；其实填充请求在准备*之前*加入，因为它们和别人一样要有行 |
 #
-# **故意弄坏它。** 把上面的 `enable_padding` 改成 `False`，整本重新运行。哪些步变了？第 5 步现在怎么说？
+# ## 故意弄坏它：不许填充
+#
+# 还是那四个请求，换一个不许加填充请求的引擎（模型已经加载，两个引擎共用）。十步里哪几步会变？
+
+# %%
+exact = CudaGraphConfig(batch_sizes=(1, 2, 4), enable_padding=False, sample_modes=("greedy",))
+with LLM(session.llm.loaded, replace(config, cuda_graph=exact)) as llm, Session(llm, prompts=workload) as other:
+    for _ in range(10):
+        other.step()
+changed = [
+    s for s, before in zip(other.trace.steps, session.trace.steps, strict=False) if s.graph.path != before.graph.path
+]
+for step in changed:
+    print(f"第 {step.step} 步：{step.path.num_requests} 个请求 -> {step.graph.path} {step.path.reason}")
+
+# %% [markdown]
+# 词元一个不差，还少算一行，只是十步里有两步没有图。除此之外，什么也看不出来。
 #
 # 你刚刚看过三个文件：`engine/cuda_graphs/select.py`（按顺序排列的条件）、`engine/inputs/prepare.py`（只原地写，从不新建）和
 # `engine/cuda_graphs/runner.py`（重放之前比对什么）。

@@ -9,3 +9,8 @@ assert steps[9].graph.steady == ""
 assert len(session.trace.header.warmup.captures) == 6
 sources = {int(code) for code in steps[4].rows.sources}
 assert len(sources) == 2, "a prompt's rows come from the host, a generation's from a gather, in the same eager step"
+assert [(step.step, step.path.reason) for step in changed] == [
+    (5, "NO_EXACT_BUCKET_PADDING_OFF"),
+    (6, "NO_EXACT_BUCKET_PADDING_OFF"),
+]
+assert [step.outcome.tokens for step in other.trace.steps] == [step.outcome.tokens for step in steps[:10]]

@@ -8,3 +8,6 @@ assert answers["SAMPLER_MODE_NOT_CAPTURED"].change[0].field == "CudaGraphConfig.
 assert all(answer.proof.path == "replay" for answer in answers.values())
 assert set(fixed.summary().reasons) == {"HAS_CONTEXT_UNPROMOTED"}
 assert share == 1.0
+assert lost
+assert min(lost) > 10
+assert loose.summary().padding_share < fixed.summary().padding_share
