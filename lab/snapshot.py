@@ -320,12 +320,12 @@ class StepSnapshot:
     def num_tail_rows(self) -> int:
         """Rows at the end of a prefill bucket that belong to no sequence, not even a dummy's."""
         padded = self.metadata.padded_num_tokens
-        return 0 if padded is None else padded - self.rows.num_rows
+        return 0 if padded is None else padded - self.metadata.num_tokens
 
     @property
     def num_rows(self) -> int:
-        """Rows that ran: the flat layout, and the tail of a prefill bucket."""
-        return self.rows.num_rows + self.num_tail_rows
+        """Rows that ran: the flat layout, which an imported step does not have, and the tail of a prefill bucket."""
+        return self.metadata.num_tokens + self.num_tail_rows
 
     @property
     def num_padding_rows(self) -> int:
