@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ConfigError
+from lab.outline import is_outline, outline_text
 from lab.reasons import reason_sentence
 from lab.snapshot import ConditionView, StepSnapshot
 
@@ -42,6 +43,11 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "context.part": "Request {request} computes prompt tokens {start} to {last} and samples nothing yet.",
         "context.last": "Request {request} computes its last prompt tokens, {start} to {last}, and samples.",
         "generations": "In generation, one row each: {requests}.",
+        "verify": "Verified in 1 + {drafts} rows each, the newest token and the drafts behind it: {requests}.",
+        "refitted": "Request {request} was to run {rows} rows from position {start}, before the cache was asked.",
+        "unread": "It is laid out before the samples of step {before} were read.",
+        "accepted": "Request {request} keeps {accepted} of {drafts} drafts; the KV of the others is rewound.",
+        "copied": "Block {source} is copied to block {target} ({tokens} tokens, {copy}).",
         "promoted": "Request {request} has one prompt token left, so it runs as a decode row.",
         "paused": "Request {request} is paused and gives its blocks back.",
         "deferral": "Request {request} is held back: {reason} (needs {needed}, available {available}).",
@@ -72,6 +78,11 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "context.part": "请求 {request} 计算提示词元 {start} 到 {last}，暂不采样。",
         "context.last": "请求 {request} 计算最后的提示词元 {start} 到 {last}，并采样。",
         "generations": "处于生成阶段、各占一行：{requests}。",
+        "verify": "验证，各占 1 + {drafts} 行（最新词元和其后的草稿）：{requests}。",
+        "refitted": "请求 {request} 原本要从位置 {start} 起运行 {rows} 行；缓存中已有更多，因此重新安排。",
+        "unread": "它在读取第 {before} 步的采样之前就已准备好。",
+        "accepted": "请求 {request} 保留 {drafts} 个草稿中的 {accepted} 个；其余的 KV 被回退。",
+        "copied": "块 {source} 拷贝到块 {target}（{tokens} 个词元，{copy}）。",
         "promoted": "请求 {request} 只剩一个提示词元，按解码行运行。",
         "paused": "请求 {request} 被暂停，归还它的块。",
         "deferral": "请求 {request} 被推迟：{reason}（需要 {needed}，可用 {available}）。",
@@ -94,6 +105,12 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "finished": "请求 {request} 结束（{reason}）。",
         "freed": "归还块和槽位的请求：{requests}。",
     },
+}
+
+
+_COPIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "en": {"DEVICE": "a beginning to reuse", "OFFLOAD": "to the host", "ONBOARD": "from the host"},
+    "zh": {"DEVICE": "复用开头", "OFFLOAD": "移到主机", "ONBOARD": "从主机取回"},
 }
 
 
@@ -124,6 +141,12 @@ def _scheduled(step: StepSnapshot) -> list[Sentence]:
     generations = [span.request_id for span in schedule.spans if span.kind == "G"]
     if generations:
         found.append(_make("generations", 0, requests=_joined(generations)))
+    verified = [span.request_id for span in schedule.spans if span.drafts]
+    if verified:
+        found.append(_make("verify", 0, drafts=schedule.draft_len, requests=_joined(verified)))
+    found += [_make("refitted", 0, request=s.request_id, rows=s.num_rows, start=s.start) for s in schedule.asked]
+    if step.graph.flight.unread:
+        found.append(_make("unread", 0, before=step.graph.flight.unread[-1]))
     found += [_make("paused", 0, request=request_id) for request_id in schedule.paused]
     found += [
         _make("deferral", 0, request=d.request_id, reason=d.reason, needed=d.needed, available=d.available)
@@ -138,6 +161,9 @@ def _reserved(step: StepSnapshot) -> list[Sentence]:
     for request_id, blocks in granted.new_blocks:
         name = "blocks.one" if len(blocks) == 1 else "blocks.many"
         found.append(_make(name, 1, request=request_id, blocks=_joined(blocks)))
+    for copy in granted.copies:
+        arguments: dict[str, Argument] = {"source": copy.source, "target": copy.target, "tokens": copy.num_tokens}
+        found.append(_make("copied", 1, copy=copy.kind, **arguments))
     return found
 
 
@@ -197,6 +223,8 @@ def _outcome(step: StepSnapshot, pieces: Mapping[int, str]) -> list[Sentence]:
     for request_id, token in outcome.tokens:
         piece = f" “{pieces[token]}”" if token in pieces else ""
         found.append(_make("sampled", 8, request=request_id, token=token if token >= 0 else "?", piece=piece))
+    drafts = step.schedule.draft_len
+    found += [_make("accepted", 8, request=i, accepted=count, drafts=drafts) for i, count in outcome.accepted]
     found += [_make("finished", 9, request=request_id, reason=reason) for request_id, reason in outcome.finished]
     if outcome.freed:
         found.append(_make("freed", 9, requests=_joined(outcome.freed)))
@@ -208,17 +236,26 @@ def render(sentence: Sentence, language: str = "en") -> str:
 
     Raises: ConfigError for a language that has no table.
     """
-    if language not in SENTENCES:
-        message = f"language must be one of {', '.join(LANGUAGES)}, got {language!r}"
-        raise ConfigError(message)
+    _require_known(language)
     arguments = dict(sentence.arguments)
+    if sentence.id == "copied":
+        arguments["copy"] = _COPIES[language][str(arguments["copy"])]
     if sentence.id in ("deferral", "chosen.eager"):
         arguments["reason"] = reason_sentence(str(arguments["reason"]), language)
     return SENTENCES[language][sentence.id].format_map(arguments)
 
 
+def _require_known(language: str) -> None:
+    if language not in SENTENCES:
+        message = f"language must be one of {', '.join(LANGUAGES)}, got {language!r}"
+        raise ConfigError(message)
+
+
 def explain_step(step: StepSnapshot, pieces: Mapping[int, str] | None = None, language: str = "en") -> str:
     """Return one step in plain words."""
+    _require_known(language)
+    if is_outline(step):
+        return outline_text(step, language)
     joint = " " if language == "en" else ""
     return joint.join(render(sentence, language) for sentence in sentences(step, pieces))
 

@@ -10,9 +10,9 @@ import dataclasses
 import gzip
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import numpy as np
 
@@ -21,10 +21,25 @@ from engine.fields import cut, shown
 from lab.explain import explain_step
 from lab.ledger import LedgerState, without_text
 from lab.ledger_history import ledger_after
-from lab.reasons import GRAPH_PATHS
-from lab.snapshot import SNAPSHOT_VERSION, SNAPSHOT_VERSIONS, STAGES, UNKNOWN, SpanView, StepSnapshot
+from lab.perfetto import TimelineFacts, timeline
+from lab.snapshot import SNAPSHOT_VERSION, SNAPSHOT_VERSIONS, UNKNOWN, SpanView, StepSnapshot
 from lab.store import StoredSteps, encode_steps
 from lab.trace_file import read_content, require_types, trace_source
+from lab.trace_summary import TraceSummary, count_names, graph_share, summarize
+
+__all__ = [
+    "CaptureFact",
+    "DeviceFacts",
+    "ModelFacts",
+    "RequestRecord",
+    "RowMark",
+    "Trace",
+    "TraceHeader",
+    "TraceSummary",
+    "WarmupFacts",
+    "graph_share",
+    "trace_target",
+]
 
 FORMAT: Final = "stepscope-trace"
 TRACE_VERSION: Final = 1
@@ -134,48 +149,6 @@ class RowMark:
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TraceSummary:
-    """Counts over a whole trace.
-
-    paths: steps by eager, capture, replay. reasons: eager steps by reason. deferrals: by reason. padding_share: rows
-    spent on dummies and on the tails of prefill buckets, out of all rows. host_us: median microseconds of each stage.
-    simulated: graphs are the CPU tape.
-    """
-
-    num_steps: int
-    num_requests: int
-    num_tokens: int
-    paths: Mapping[str, int]
-    reasons: Mapping[str, int]
-    deferrals: Mapping[str, int]
-    padding_share: float
-    host_us: Mapping[str, float]
-    simulated: bool
-
-    def __str__(self) -> str:
-        """Say it in a few lines."""
-        paths = ", ".join(f"{count} {path}" for path, count in self.paths.items()) or "none"
-        lines = [
-            f"{self.num_steps} steps ({paths}), {self.num_requests} requests, {self.num_tokens} tokens sampled",
-            f"padding: {self.padding_share:.1%} of all rows",
-            *["graphs: simulated by the CPU tape"] * self.simulated,
-        ]
-        for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
-            lines += [f"{title}: {reason} x {count}" for reason, count in counts.items()]
-        return "\n".join(lines)
-
-
-def graph_share(steps: Iterable[StepSnapshot]) -> float | None:
-    """Return the share of the steps with a forward that ran on graphs; None when no step had a forward."""
-    paths = [step.graph.path for step in steps if step.schedule.spans]
-    return sum(path in GRAPH_PATHS for path in paths) / len(paths) if paths else None
-
-
-def _count(names: Sequence[str]) -> dict[str, int]:
-    return {name: names.count(name) for name in sorted(set(names), key=lambda name: (-names.count(name), name))}
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """A recorded run. ``steps[i]`` is its i-th recorded step. marks: rows to point at, by a comparison with another."""
@@ -190,7 +163,7 @@ class Trace:
     def __repr__(self) -> str:
         """Say which model, how many steps of which path; the header alone would fill the screen."""
         try:
-            counts = _count([step.graph.path for step in self.steps])
+            counts = count_names([step.graph.path for step in self.steps])
             paths = ", ".join(f"{count} {path}" for path, count in counts.items())
         except TraceError:  # a debugger prints whatever it meets
             paths = "damaged"
@@ -198,22 +171,7 @@ class Trace:
 
     def summary(self) -> TraceSummary:
         """Count paths, reasons, deferrals, padding and host time over all steps."""
-        steps = list(self.steps)
-        rows = sum(step.num_rows for step in steps)
-        padding = sum(step.num_padding_rows for step in steps)
-        times = np.array([step.host_us for step in steps], np.float32).reshape(-1, len(STAGES))
-        seen = {stage: times[:, at][~np.isnan(times[:, at])] for at, stage in enumerate(STAGES)}
-        return TraceSummary(
-            num_steps=len(steps),
-            num_requests=len(self.header.requests),
-            num_tokens=sum(len(step.outcome.tokens) for step in steps),
-            paths=_count([step.graph.path for step in steps]),
-            reasons=_count([step.path.reason for step in steps if step.path.reason is not None]),
-            deferrals=_count([deferral.reason for step in steps for deferral in step.schedule.deferrals]),
-            padding_share=padding / rows if rows else 0.0,
-            host_us={stage: round(float(np.median(us)), 1) for stage, us in seen.items() if len(us)},
-            simulated=self.header.device.simulated,
-        )
+        return summarize(self.steps, num_requests=len(self.header.requests), simulated=self.header.device.simulated)
 
     def place(self, i: int) -> int:
         """Return an index into the steps as one from 0 on; negative ones count from the end. Raises: TraceError."""
@@ -262,19 +220,16 @@ class Trace:
             "steps": encode_steps(trace.steps),
             "marks": [dataclasses.asdict(mark) for mark in trace.marks],
         }
-        target = trace_target(path)
-        part = target.with_name(f"{target.name}.{os.getpid()}.part")
-        try:
-            with gzip.open(part, "wt", encoding="utf-8", compresslevel=6) as file:
-                json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
-            part.replace(target)
-        except OSError as error:
-            message = f"cannot write the trace {target}: {error.strerror or error}"
-            raise TraceError(message) from error
-        finally:
-            with contextlib.suppress(OSError):  # the name may be what could not be written
-                part.unlink(missing_ok=True)
-        return target
+        return _write_json(content, path, is_packed=True)
+
+    def to_perfetto(self, path: str | os.PathLike[str]) -> Path:
+        """Write the run as a timeline for ui.perfetto.dev or chrome://tracing, and return its path.
+
+        Host times by stage, steps, requests, fall-offs; a device lane where device events measured one.
+        """
+        device = self.header.device
+        facts = TimelineFacts(self.header.model.name, device.device, device.simulated)
+        return _write_json(timeline(self.steps, facts, self.header.pieces), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Trace":
@@ -300,6 +255,27 @@ class Trace:
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             message = f"{path} is a damaged trace ({type(error).__name__}: {cut(error)}); record it again"
             raise TraceError(message) from error
+
+
+def _open_packed(path: Path) -> TextIO:
+    return cast("TextIO", gzip.open(path, "wt", encoding="utf-8", compresslevel=6))
+
+
+def _write_json(content: Mapping[str, Any], path: str | os.PathLike[str], *, is_packed: bool = False) -> Path:
+    """Write a file, whole or not at all. Raises: TraceError."""
+    target = trace_target(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with _open_packed(part) if is_packed else part.open("w", encoding="utf-8") as file:
+            json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
+        part.replace(target)
+    except OSError as error:
+        message = f"cannot write the trace {target}: {error.strerror or error}"
+        raise TraceError(message) from error
+    finally:
+        with contextlib.suppress(OSError):  # the name may be what could not be written
+            part.unlink(missing_ok=True)
+    return target
 
 
 def _header(stored: Mapping[str, Any]) -> TraceHeader:

@@ -1,0 +1,81 @@
+"""Counts over the steps of a whole trace: paths, reasons, padding, and the share that ran on graphs.
+
+Does not: know a trace's header or its file (``trace.py``), or word a reason.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from lab.outline import is_outline
+from lab.reasons import GRAPH_PATHS
+from lab.snapshot import STAGES, StepSnapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """Counts over a whole trace.
+
+    paths: steps by eager, capture, replay. reasons: eager steps by reason. deferrals: by reason. padding_share: rows
+    spent on dummies and on the tails of prefill buckets, out of all rows. host_us: median microseconds of each stage.
+    simulated: graphs are the CPU tape. num_outlines: steps that were imported, whose requests and tokens nobody knows.
+    """
+
+    num_steps: int
+    num_requests: int
+    num_tokens: int
+    paths: Mapping[str, int]
+    reasons: Mapping[str, int]
+    deferrals: Mapping[str, int]
+    padding_share: float
+    host_us: Mapping[str, float]
+    simulated: bool
+    num_outlines: int = 0
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        paths = ", ".join(f"{count} {path}" for path, count in self.paths.items()) or "none"
+        counted = f"{self.num_requests} requests, {self.num_tokens} tokens sampled"
+        if self.num_outlines == self.num_steps > 0:
+            counted = "imported: requests and tokens are not in the file"
+        lines = [
+            f"{self.num_steps} steps ({paths}), {counted}",
+            f"padding: {self.padding_share:.1%} of all rows",
+            *["graphs: simulated by the CPU tape"] * self.simulated,
+        ]
+        for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
+            lines += [f"{title}: {reason} x {count}" for reason, count in counts.items()]
+        return "\n".join(lines)
+
+
+def graph_share(steps: Iterable[StepSnapshot]) -> float | None:
+    """Return the share of the steps with a forward that ran on graphs; None when no step had a forward."""
+    paths = [step.graph.path for step in steps if step.schedule.spans]
+    return sum(path in GRAPH_PATHS for path in paths) / len(paths) if paths else None
+
+
+def count_names(names: Sequence[str]) -> dict[str, int]:
+    """Return how often each name comes, most frequent first."""
+    return {name: names.count(name) for name in sorted(set(names), key=lambda name: (-names.count(name), name))}
+
+
+def summarize(all_steps: Iterable[StepSnapshot], *, num_requests: int, simulated: bool) -> TraceSummary:
+    """Count paths, reasons, deferrals, padding and host time over all steps."""
+    steps = list(all_steps)
+    rows = sum(step.num_rows for step in steps)
+    padding = sum(step.num_padding_rows for step in steps)
+    times = np.array([step.host_us for step in steps], np.float32).reshape(-1, len(STAGES))
+    seen = {stage: times[:, at][~np.isnan(times[:, at])] for at, stage in enumerate(STAGES)}
+    return TraceSummary(
+        num_steps=len(steps),
+        num_requests=num_requests,
+        num_tokens=sum(len(step.outcome.tokens) for step in steps),
+        paths=count_names([step.graph.path for step in steps]),
+        reasons=count_names([step.path.reason for step in steps if step.path.reason is not None]),
+        deferrals=count_names([deferral.reason for step in steps for deferral in step.schedule.deferrals]),
+        padding_share=padding / rows if rows else 0.0,
+        host_us={stage: round(float(np.median(us)), 1) for stage, us in seen.items() if len(us)},
+        simulated=simulated,
+        num_outlines=sum(is_outline(step) for step in steps),
+    )

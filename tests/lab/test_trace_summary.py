@@ -1,0 +1,31 @@
+import dataclasses
+
+import numpy as np
+
+from lab.snapshot import RowsView
+from lab.trace_summary import count_names, graph_share, summarize
+from tests.lab.sample_steps import int32, sample_trace
+
+NO_ROWS = RowsView(int32([]), np.zeros(0, np.uint8), int32([]), int32([]), np.zeros(0, np.uint8), int32([]), int32([]))
+
+
+def test_paths_and_reasons_are_counted_with_the_most_frequent_first():
+    found = summarize(sample_trace(5).steps, num_requests=2, simulated=True)
+    assert found.paths == {"replay": 4, "eager": 1}
+    assert found.reasons == {"HAS_CONTEXT_UNPROMOTED": 1}
+    assert count_names(["b", "a", "c", "a"]) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_a_step_without_a_forward_counts_for_no_share():
+    steps = list(sample_trace(5).steps)
+    idle = dataclasses.replace(steps[0], schedule=dataclasses.replace(steps[0].schedule, spans=()))
+    assert graph_share(steps) == 0.8
+    assert graph_share([idle, *steps[1:]]) == 1.0
+    assert graph_share([idle]) is None
+
+
+def test_a_summary_of_imported_steps_counts_no_requests_and_tokens_that_nobody_knows():
+    outlines = [dataclasses.replace(step, rows=NO_ROWS) for step in sample_trace(5).steps]
+    text = str(summarize(outlines, num_requests=0, simulated=False))
+    assert text.splitlines()[0] == "5 steps (4 replay, 1 eager), imported: requests and tokens are not in the file"
+    assert "0 requests" in str(summarize([], num_requests=0, simulated=False))
