@@ -7,13 +7,12 @@ Does not: count steps (``histogram.py``), draw (``page.py``), or print.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from engine.errors import TraceError
 from lab.advice.default_lists import DECODE, PREFILL, Rule, completed
 from lab.advice.histogram import StepSizes
-from lab.advice.optimum import BucketCosts, ListCost, list_cost, optimal_lists
+from lab.advice.optimum import BucketCosts, Histogram, ListCost, list_cost, optimal_lists
 from lab.replay.cost_model import CostModel
 
 Kind = Literal["decode", "prefill"]
@@ -24,13 +23,15 @@ RULES: Final[dict[Kind, dict[str, Rule]]] = {"decode": DECODE, "prefill": PREFIL
 class GraphPrice:
     """What one graph costs: milliseconds to capture, MiB, MiB for each row, and what a MiB is worth in milliseconds.
 
-    The defaults are given, not measured; ``stepscope plan-buckets --measure`` puts this machine's numbers in.
+    Both are paid once a start, and a start serves ``hours`` of steps; a histogram pays the part that its own steps are
+    of them. The defaults are given, not measured; ``stepscope plan-buckets --measure`` puts this machine's numbers in.
     """
 
     capture_ms: float = 300.0
     mib: float = 4.0
     mib_per_row: float = 0.0
     ms_per_mib: float = 1.0
+    hours: float = 24.0
     origin: str = "given, not measured"
 
 
@@ -50,7 +51,7 @@ class Advice:
 
     kind: Kind
     sizes: StepSizes
-    histogram: Mapping[int, int]
+    histogram: Histogram
     largest: int
     most: int
     costs: BucketCosts
@@ -85,10 +86,10 @@ class Advice:
         return rows
 
 
-def bucket_costs(model: CostModel, price: GraphPrice, kind: Kind) -> BucketCosts:
-    """Join the cost of a step and that of a graph."""
+def bucket_costs(model: CostModel, price: GraphPrice, kind: Kind, histogram: Histogram) -> BucketCosts:
+    """Join the cost of a step and that of a graph, for so many steps."""
     line = model.graph if kind == "decode" else model.prefill
-    return BucketCosts(
+    costs = BucketCosts(
         fixed=line.fixed,
         per_row=line.per_row,
         eager_fixed=model.eager.fixed,
@@ -99,9 +100,11 @@ def bucket_costs(model: CostModel, price: GraphPrice, kind: Kind) -> BucketCosts
         us_per_mib=1e3 * price.ms_per_mib,
         origin=f"steps: {model.origin}; graphs: {price.origin}",
     )
+    busy_us = sum(num_steps * costs.step_us(size) for size, num_steps in histogram.items())
+    return dataclasses.replace(costs, starts=busy_us / (3.6e9 * price.hours))
 
 
-def advise(sizes: StepSizes, costs: BucketCosts, *, most: int, kind: Kind) -> Advice:
+def advise(sizes: StepSizes, model: CostModel, price: GraphPrice, *, most: int, kind: Kind) -> Advice:
     """Find the best list of at most ``most`` buckets and price the defaults. Raises: TraceError for no such step."""
     histogram = sizes.decode if kind == "decode" else sizes.prefill
     largest = sizes.max_batch_size if kind == "decode" else sizes.max_num_tokens
@@ -109,6 +112,7 @@ def advise(sizes: StepSizes, costs: BucketCosts, *, most: int, kind: Kind) -> Ad
         what = "decode steps" if kind == "decode" else "steps with prompts"
         message = f"{sizes.source}: there are no {what}, so nothing to choose buckets for"
         raise TraceError(message)
+    costs = bucket_costs(model, price, kind, histogram)
     lists = {name: completed(rule(largest), largest) for name, rule in RULES[kind].items()}
     longest = max(most, *(len(found) for found in lists.values()))
     by_count = optimal_lists(histogram, largest=largest, most=longest, costs=costs)

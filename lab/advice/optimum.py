@@ -27,7 +27,8 @@ Places = npt.NDArray[np.int64]
 class BucketCosts:
     """Units: microseconds; MiB; us_per_mib is the price of memory. origin: where the numbers are from, in words.
 
-    graph_mib_per_row: memory that a graph takes for each of its rows, beside graph_mib.
+    graph_mib_per_row: memory that a graph takes for each of its rows, beside graph_mib. starts: how many starts of an
+    engine, each of which captures every graph once, the histogram has to pay for; mostly a small part of one.
     """
 
     fixed: float
@@ -39,6 +40,7 @@ class BucketCosts:
     graph_mib_per_row: float
     us_per_mib: float
     origin: str
+    starts: float = 1.0
 
     def step_us(self, bucket: int) -> float:
         """Cost of a step on the graph of a bucket."""
@@ -50,7 +52,8 @@ class BucketCosts:
 
     def graph_us(self, bucket: int) -> float:
         """Cost of having a graph at all."""
-        return self.capture_us + self.us_per_mib * (self.graph_mib + self.graph_mib_per_row * bucket)
+        memory = self.us_per_mib * (self.graph_mib + self.graph_mib_per_row * bucket)
+        return self.starts * (self.capture_us + memory)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ _PRICES: Final = {
     "mib": "MiB of a graph",
     "mib_per_row": "MiB of a graph for each of its rows",
     "ms_per_mib": "what a MiB of memory is worth, in milliseconds",
+    "hours": "hours of steps that a start of the engine serves (24): it captures once",
 }
 
 
@@ -46,14 +47,15 @@ def add_parser(commands: Any) -> None:
 
 def run_plan(arguments: argparse.Namespace) -> int:
     """Print the best list and the others, as tables or JSON."""
-    from lab.advice.advise import advise, bucket_costs
+    from lab.advice.advise import RULES, advise
     from lab.trace import trace_target
 
     target = None if arguments.html is None else trace_target(arguments.html)  # before the work, not after it
     settings, price = _priced(arguments)
     sizes = _sizes(arguments, settings)
     wanted = "prefill" if arguments.prefill else "decode"
-    advice = advise(sizes, bucket_costs(settings.costs, price, wanted), most=arguments.max_buckets, kind=wanted)
+    most = arguments.max_buckets
+    advice = advise(sizes, settings.costs, price, most=most, kind=wanted)
     if arguments.json:
         print(json.dumps(advice.report()))
     else:
@@ -61,9 +63,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if target is not None:
         from lab.advice.page import advice_page
 
-        kinds = [kind for kind in ("decode", "prefill") if getattr(sizes, kind)]
-        most = arguments.max_buckets
-        found = [advise(sizes, bucket_costs(settings.costs, price, kind), most=most, kind=kind) for kind in kinds]
+        kinds = [kind for kind in RULES if getattr(sizes, kind)]
+        found = [advise(sizes, settings.costs, price, most=most, kind=kind) for kind in kinds]
         target.write_text(advice_page(found), encoding="utf-8")
         print(f"written: {target}", file=sys.stderr)
     return 0
@@ -82,7 +83,7 @@ def _priced(arguments: argparse.Namespace) -> "tuple[ReplaySettings, GraphPrice]
         settings, price = _measured(arguments, settings)
     given = {name: value for name in _PRICES if (value := getattr(arguments, name)) is not None}
     for name, value in given.items():
-        number(f"--{name.replace('_', '-')}", value, 0.0, 1e9, refusal=ConfigError)
+        number(f"--{name.replace('_', '-')}", value, 0.0, 1e9, refusal=ConfigError, low_open=name == "hours")
     if given and arguments.measure is not None:
         given["origin"] = f"{', '.join(given)} given; {price.origin}"
     return settings, dataclasses.replace(price, **given)

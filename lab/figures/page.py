@@ -12,7 +12,7 @@ _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; }
 body { margin: 0 auto; max-width: 75rem; padding: 1.5rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.5rem; }
-.beside { overflow-x: auto; }
+.beside { overflow: auto; max-height: 26rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem; margin: 0.5rem 0; }
 caption { text-align: left; color: #444; padding-bottom: 0.3rem; }
 th, td { padding: 0.2rem 0.8rem; border-bottom: 1px solid #ccc; text-align: right; }

@@ -1,6 +1,6 @@
 import re
 
-from lab.advice.advise import GraphPrice, advise, bucket_costs
+from lab.advice.advise import GraphPrice, advise
 from lab.advice.histogram import StepSizes
 from lab.advice.page import advice_page, cost_sentences
 from lab.replay.cost_model import DEFAULT
@@ -9,8 +9,7 @@ SIZES = StepSizes({3: 50, 17: 9}, {300: 5}, 32, 2048, "made up")
 
 
 def advices():
-    kinds, price = ("decode", "prefill"), GraphPrice(capture_ms=0.25, mib=0.0)
-    return [advise(SIZES, bucket_costs(DEFAULT, price, kind), most=4, kind=kind) for kind in kinds]
+    return [advise(SIZES, DEFAULT, GraphPrice(), most=4, kind=kind) for kind in ("decode", "prefill")]
 
 
 def test_the_page_has_histogram_costs_and_lengths_of_both_kinds():
@@ -29,6 +28,7 @@ def test_the_cost_model_is_stated():
     first = cost_sentences(advices())[0]
     assert first.startswith(
         "decode: a step on a graph costs 3880 + 10 * bucket us, one that falls off 12000 + 25 * requests us; "
-        "a graph costs 0.25 ms to capture and 0 MiB + 0 a row, at 1 ms a MiB (steps: 8B"
+        "a graph costs 300 ms to capture and 4 MiB + 0 a row, at 1 ms a MiB, once a start; these steps are 2.68e-06 of "
+        "what a start serves (steps: 8B"
     )
     assert first.endswith("graphs: given, not measured)")

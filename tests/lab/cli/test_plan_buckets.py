@@ -29,14 +29,13 @@ def test_json_holds_optimum_defaults_histogram_and_cost_model(trace_file, capsys
 
 
 def test_the_table_ends_with_the_list_to_capture(trace_file, capsys):
-    price = ["--capture-ms", "1.5", "--mib", "0"]
-    assert main(["plan-buckets", trace_file, "--max-buckets", "3", "--max-batch-size", "16", *price]) == 0
+    assert main(["plan-buckets", trace_file, "--max-buckets", "3", "--max-batch-size", "16"]) == 0
     out = capsys.readouterr().out
     assert "tensorrt_llm" in out
     last = out.splitlines()[-1]
     assert last.startswith("capture these: ")
     assert last.endswith(",16")
-    assert "a graph costs 1.5 ms to capture" in out
+    assert "a graph costs 300 ms to capture" in out
 
 
 def test_prefill_buckets_and_a_page(trace_file, tmp_path, capsys):
@@ -67,6 +66,8 @@ def test_a_recorded_run_is_a_source_too(tmp_path, capsys):
 def test_prices_can_be_given_and_wrong_ones_are_refused(trace_file, capsys):
     assert main(["plan-buckets", trace_file, "--capture-ms", "0", "--mib", "0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cost_model"]["capture_us"] == 0.0
+    assert main(["plan-buckets", trace_file, "--hours", "0"]) == 2
+    assert "--hours must be a finite number in (0, 1e+09], got 0.0" in capsys.readouterr().err
     assert main(["plan-buckets", trace_file, "--capture-ms", "-1"]) == 2
     assert "--capture-ms must be a finite number in [0, 1e+09], got -1.0" in capsys.readouterr().err
 
