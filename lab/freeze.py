@@ -226,10 +226,22 @@ def _freeze_check(items: tuple[CheckedItem, ...]) -> tuple[CheckView, ...]:
     return tuple([CheckView(item.name, item.expected, item.got, item.passed) for item in items])
 
 
-def freeze_outcome(sampled: SampledTokens, commit: StepCommit, ledger: LedgerView | None) -> OutcomeView:
-    """Copy the samples and what became final. ledger: what that changed, if somebody looked."""
+def freeze_outcome(
+    sampled: SampledTokens, commit: StepCommit, ledger: LedgerView | None, kept: Mapping[int, int]
+) -> OutcomeView:
+    """Copy the samples and what became final. ledger: what that changed, if somebody looked.
+
+    kept: tokens of each verify row that its request took; one that ends takes none behind its end.
+    """
+    left = dict(kept)
+    tokens: list[tuple[int, int]] = []
+    for request_id, token in sampled.token_ids:
+        if left.get(request_id, 1) > 0:
+            tokens.append((request_id, token))
+        if request_id in left:
+            left[request_id] -= 1
     return OutcomeView(
-        tokens=sampled.token_ids,
+        tokens=tuple(tokens),
         finished=commit.finished,
         continued=commit.continued,
         freed=commit.freed,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 NO_NODE: Final = -1  # the parent of a node below the root; also: not on the host
-KEY_TOKENS: Final = 4  # of a node's key, as many as are kept
+KEY_TOKENS: Final = 6  # of a node's key, as many as are kept
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

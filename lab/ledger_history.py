@@ -7,9 +7,9 @@ Does not: hold a ledger (``ledger.py``). Torch-free.
 
 import copy
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from lab.ledger import LedgerState
+from lab.ledger import LedgerState, LedgerView, compose
 from lab.snapshot import StepSnapshot
 
 
@@ -35,3 +35,19 @@ def with_ledger_before(step: StepSnapshot, before: LedgerState) -> StepSnapshot:
     state.apply(step.reservation.ledger)
     reservation = dataclasses.replace(step.reservation, ledger=state.whole())
     return dataclasses.replace(step, reservation=reservation)
+
+
+def picked(steps: Sequence[StepSnapshot], indices: Iterable[int]) -> list[StepSnapshot]:
+    """Return some of the steps; what changed in those left out is part of the next one's change. Order: ascending."""
+    found: list[StepSnapshot] = []
+    at = 0
+    for index in indices:
+        missed: LedgerView | None = None
+        for skipped in steps[at:index]:
+            missed = compose(compose(missed, skipped.reservation.ledger), skipped.outcome.ledger)
+        step, at = steps[index], index + 1
+        if missed is not None:
+            reservation = dataclasses.replace(step.reservation, ledger=compose(missed, step.reservation.ledger))
+            step = dataclasses.replace(step, reservation=reservation)
+        found.append(step)
+    return found

@@ -202,6 +202,8 @@ class Recorder:
 
     def _ledger_changes(self) -> LedgerView | None:
         found = None if self._watch is None else self._watch.changes()
+        if found is not None:
+            self._token_ids.update(*[node.tokens for node in found.added])
         found, self._undone = compose(self._undone, found), None
         return found
 
@@ -254,11 +256,15 @@ class Recorder:
 
     def _on_sampled(self, current: _OpenStep, step: int, value: SampledTokens) -> None:
         current.parts["sampled"] = value
+        current.parts["known"] = {i: self._num_generated(i) for i, _ in value.num_accepted}
         self._token_ids.update([token for _, token in value.token_ids])
         newest = dict(value.token_ids)  # of a verify row the last one
         for number, other in self._open.items():
             if number > step and "rows" in other.parts:
                 other.late += fill_in(other.parts["rows"], newest, step)
+
+    def _num_generated(self, request_id: int) -> int:
+        return self._arrivals[request_id][1].num_generated
 
     def _on_committed(self, current: _OpenStep, step: int, value: StepCommit) -> None:
         for number in [number for number in self._open if number < step]:
@@ -266,6 +272,7 @@ class Recorder:
         del self._open[step]
         parts = current.parts
         ledger = None if self._open else self._ledger_changes()
+        kept = {i: self._num_generated(i) - known for i, known in parts["known"].items()}
         flight = FlightView(tuple(current.order), current.unread, current.late, self._device_us(parts))
         if len(self._steps) == self._steps.maxlen:
             self._dropped.apply(self._steps[0].reservation.ledger)
@@ -282,7 +289,7 @@ class Recorder:
                 metadata=parts["metadata"],
                 path=parts["path"],
                 graph=dataclasses.replace(parts["graph"], flight=flight),
-                outcome=freeze.freeze_outcome(parts["sampled"], value, ledger),
+                outcome=freeze.freeze_outcome(parts["sampled"], value, ledger, kept),
                 host_us=current.host_us,
             )
         )

@@ -280,8 +280,8 @@ class GraphView:
 class OutcomeView:
     """What the step gave.
 
-    tokens: (request id, token id) sampled, of a verify row one for each draft accepted and the one behind. accepted:
-    (request id, drafts accepted) of verify rows. ledger: what the commit changed; None while another step was open.
+    tokens: (request id, token id) sampled, of a verify row one for each draft accepted and the one behind, up to its
+    end. accepted: (request id, drafts accepted). ledger: what the commit changed; None while another step was open.
     finished: (request id, reason). new_text: (request id, text that became showable), never a partial character.
     """
 

@@ -110,6 +110,8 @@ def overview_row(step: "StepSnapshot") -> dict[str, Any]:
         "padding": step.num_padding_rows,
         "deferred": len(step.schedule.deferrals),
         "sampled": len(step.outcome.tokens),
+        "drafts": step.schedule.draft_len * len(step.outcome.accepted),
+        "accepted": sum(count for _, count in step.outcome.accepted),
         "finished": len(step.outcome.finished),
         "host_us": round(sum(times), 1),
         "reason": step.path.reason,
@@ -140,10 +142,14 @@ def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
 
 
 def step_rows(trace: "Trace", step: "StepSnapshot") -> list[dict[str, Any]]:
-    """Return each row of a step: request, kind, token, its text, position and source."""
+    """Return each row of a step: request, kind, token, its text, position and source.
+
+    late: the step whose sample it is, where that was on the device when the row was laid out.
+    """
     from lab.snapshot import ROW_KINDS, ROW_SOURCES
 
     rows, pieces = step.rows, trace.header.pieces
+    late = {row: origin for start, end, origin in step.graph.flight.late for row in range(start, end)}
     return [
         {
             "row": at,
@@ -153,6 +159,7 @@ def step_rows(trace: "Trace", step: "StepSnapshot") -> list[dict[str, Any]]:
             "text": pieces.get(int(rows.token_ids[at]), ""),
             "position": int(rows.positions[at]),
             "source": ROW_SOURCES[rows.sources[at]],
+            "late": late.get(at),
         }
         for at in range(rows.num_rows)
     ]

@@ -5,13 +5,17 @@ A frame is a dict of short lists in a fixed order (below); what follows from oth
 deflated: about 250 bytes a step of batch 8.
 
     s step   sch spans [request, kind, start, rows, logits], paused, def [request, reason, needed, available],
-             bud [rows, max, requests, max, free blocks], prom     res cred, slots, add, free
+             bud [rows, max, requests, max, free blocks], prom, k drafts a row, asked [request, start, rows]
+    res      cred, slots, add, free, cp copies [kind, source, target, tokens], led the ledger's changes, or null
     rows     [request, kind, source, slot, first position, count, tokens]     gid rows with logits
     buf      [buffer, live, origins [start, end, step, writer], values or null]
     meta     obj, be, rid, q, cached, slots, nctx, n, padded      bt [request, kept, added]
     path     key, reason, bucket, n, cond [reason, passed, needed, got], args of the reason's words
-    run      path, sim, key, pool, check, steady (why not, or "")      marks [row, what is wrong with it]
-    out      tok, txt, fin, cont, freed      us host time by stage      say, chg sentences      gap
+    run      path, sim, key, pool, check, steady (why not, or ""), fl [order, unread, late, device times or null]
+    out      tok, txt, fin, cont, freed, acc [request, drafts accepted], led      marks [row, what is wrong with it]
+    us       host time by stage      say, chg sentences      gap
+    led      owners [block, requests ...], nodes [node, parent, tokens, label], places [node, host block, blocks ...],
+             removed nodes, blocks, host blocks
 
 Does not: choose sentences (``narration.py``), hold words, or touch a widget.
 Source: columnar traces shipped once; stepping in the browser costs 2 ms where a kernel round trip costs 73.
@@ -26,6 +30,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from lab.ledger import LedgerView
+from lab.ledger_history import picked
 from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, MetadataView, RowsView, StepSnapshot
 from lab.trace import RequestRecord, RowMark, Trace, TraceHeader
 from lab.widgets.header import encode_header
@@ -104,6 +110,8 @@ class FrameEncoder:
                 "slots": [list(slot) for slot in step.reservation.slots],
                 "add": [[request_id, list(blocks)] for request_id, blocks in step.reservation.new_blocks],
                 "free": step.reservation.num_free_blocks,
+                "cp": [[copy.kind, copy.source, copy.target, copy.num_tokens] for copy in step.reservation.copies],
+                "led": _ledger(step.reservation.ledger),
             },
             "rows": _row_groups(step.rows),
             "gid": step.rows.gather_ids[:MAX_GATHERED].tolist(),
@@ -176,7 +184,22 @@ def _schedule(step: StepSnapshot) -> Json:
             budget.num_free_blocks,
         ],
         "prom": list(schedule.promoted),
+        "k": schedule.draft_len,
+        "asked": [[span.request_id, span.start, span.num_rows] for span in schedule.asked],
     }
+
+
+def _ledger(view: LedgerView | None) -> list[Any] | None:
+    if view is None:
+        return None
+    return [
+        [[one.block, *one.request_ids] for one in view.owners],
+        [[node.node, node.parent, list(node.tokens), node.label] for node in view.added],
+        [[place.node, place.host_block, *place.blocks] for place in view.places],
+        list(view.removed),
+        view.num_blocks,
+        view.num_host_blocks,
+    ]
 
 
 def _row_groups(rows: RowsView) -> list[list[Any]]:
@@ -230,7 +253,7 @@ def _metadata(metadata: MetadataView) -> Json:
 
 
 def _path_and_run(step: StepSnapshot, buckets: Sequence[int]) -> Json:
-    path, graph = step.path, step.graph
+    path, graph, flight = step.path, step.graph, step.graph.flight
     verdict = {True: 1, False: 0, None: None}
     return {
         "path": {
@@ -248,6 +271,7 @@ def _path_and_run(step: StepSnapshot, buckets: Sequence[int]) -> Json:
             "pool": graph.pool_bytes,
             "steady": graph.steady,
             "check": [[c.name, c.expected, c.got, int(c.passed)] for c in graph.check],
+            "fl": [list(flight.order), list(flight.unread), [list(run) for run in flight.late], flight.device_us],
         },
     }
 
@@ -260,10 +284,12 @@ def _outcome(step: StepSnapshot) -> Json:
         "fin": [list(end) for end in outcome.finished],
         "cont": list(outcome.continued),
         "freed": list(outcome.freed),
+        "acc": [list(pair) for pair in outcome.accepted],
+        "led": _ledger(outcome.ledger),
     }
 
 
 def encode(trace: Trace, indices: Sequence[int] | None = None) -> bytes:
     """Return a whole trace for the wire; indices: only these of its steps."""
-    steps = trace.steps if indices is None else [trace.steps[i] for i in indices]
+    steps = trace.steps if indices is None else picked(trace.steps, indices)
     return deflate(FrameEncoder(Trace(trace.header, steps, trace.marks)).part())

@@ -67,6 +67,7 @@ def encode_header(trace: Trace) -> Json:
         "limits": {
             "blocks": _num_blocks(trace),
             "tokens_per_block": int(_group(header, "kv_cache").get("tokens_per_block") or 0),
+            "host": 0,
         },
         "warmup": captures,
         "warmup_seconds": header.warmup.seconds,
@@ -100,10 +101,15 @@ def _batch_of(key: str) -> int | None:
 
 
 def _num_blocks(trace: Trace) -> int:
-    """Return the size of the pool as the first step shows it: free, held by the step, and the padding dummy's."""
+    """Return the size of the pool: as the ledger says, or, of an old trace, as the first step shows it.
+
+    That is what is free, held by the step, and the padding dummy's.
+    """
     if not len(trace.steps):
         return 0
     first = trace.steps[0]
+    if first.reservation.ledger is not None:
+        return first.reservation.ledger.num_blocks
     held = {block for blocks in first.metadata.block_tables for block in blocks}
     num_dummy_blocks = 1 if trace.header.buckets and not first.path.num_padding else 0
     return max(first.reservation.num_free_blocks + len(held) + num_dummy_blocks, max(held, default=-1) + 1)

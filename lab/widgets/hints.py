@@ -88,7 +88,6 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
     "j.run": ("{path}", "{path}"),
     "j.sampled": ("“{token}”", "“{token}”"),
     "j.no_sample": ("no sample: prompt unfinished", "不采样：提示未完成"),
-    "j.unknown_token": ("sampled", "已采样"),
     "predict.say": ("Step {step} is about to run {n} {n|request|requests}.", "第 {step} 步即将运行 {n} 个请求。"),
     "predict.first": ("Predict first.", "请先预测。"),
     "predict.locked": (

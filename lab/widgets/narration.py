@@ -47,10 +47,10 @@ def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, An
 
 def _what(step: StepSnapshot) -> Said:
     contexts = [span for span in step.schedule.spans if span.kind == "C"]
-    num_decoding = len(step.schedule.spans) - len(contexts)
+    num_decoding, k = len(step.schedule.spans) - len(contexts), step.schedule.draft_len
     tokens = sum(span.num_rows for span in contexts)
     context: Said = ("what.context", {"c": len(contexts), "tokens": tokens})
-    decode: Said = ("what.decode", {"n": num_decoding})
+    decode: Said = ("what.verify", {"n": num_decoding, "k": k}) if k else ("what.decode", {"n": num_decoding})
     if contexts and num_decoding:
         return ("what.both", {"left": context, "right": decode})
     return context if contexts else decode
@@ -77,6 +77,7 @@ def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False, 
         said = [(f"say.{path}", arguments)]
     if step.schedule.spans and is_steady(step):
         said.append(("say.steady", {}))
+    said += _of_the_cache_and_the_device(step)
     by_reason: dict[str, list[int]] = {}
     for deferral in step.schedule.deferrals:
         by_reason.setdefault(deferral.reason, []).append(deferral.request_id)
@@ -87,6 +88,25 @@ def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False, 
         said.append(("say.wrong", {"n": num_wrong}))
     if gap:
         said.append(("say.gap", {}))
+    return said
+
+
+def _of_the_cache_and_the_device(step: StepSnapshot) -> list[Said]:
+    """Return what verification gave, who found something cached, who is paused, and what was still on the device."""
+    said: list[Said] = []
+    accepted = step.outcome.accepted
+    if accepted:
+        total = sum(count for _, count in accepted)
+        drafts = step.schedule.draft_len * len(accepted)
+        said.append(("say.verified", {"n": total, "of": drafts, "back": drafts - total}))
+    found = [(request_id, tokens) for request_id, tokens in step.reservation.credits if tokens]
+    if found:
+        tokens = sum(count for _, count in found)
+        said.append(("say.cached", {"who": names([request_id for request_id, _ in found]), "n": tokens}))
+    if step.schedule.paused:
+        said.append(("say.paused", {"who": names(step.schedule.paused)}))
+    if step.graph.flight.unread:
+        said.append(("say.unread", {"before": step.graph.flight.unread[-1]}))
     return said
 
 
@@ -103,6 +123,10 @@ def changes(step: StepSnapshot, previous: StepSnapshot | None) -> list[Said]:
     num_blocks = sum(len(blocks) for _, blocks in step.reservation.new_blocks)
     if num_blocks:
         changed.append(("chg.blocks", {"n": num_blocks}))
+    for kind in ("OFFLOAD", "ONBOARD"):
+        num_copies = sum(copy.kind == kind for copy in step.reservation.copies)
+        if num_copies:
+            changed.append((f"chg.{kind}", {"n": num_copies}))
     return changed[:_MAX_CHANGES] or [("chg.none", {})]
 
 

@@ -1,8 +1,8 @@
 """The reasons as the stepper shows them, joined from ``lab/reasons.py``, and the checklist's lines.
 
-``why.X`` is the sentence with numbers, ``fix.X`` the smallest change, ``defer.X`` the clause of a deferral, ``note.X``
-what the article's section adds, ``cond.X`` the condition in words, ``got.X`` what was there; ``steady.X`` is why a step was
-packed in full.
+``why.X`` is the sentence with numbers, ``fix.X`` the smallest change, ``defer.X`` the clause of a deferral and ``held.X``
+its sentence, ``note.X`` what the article's section adds, ``cond.X`` the condition in words, ``got.X`` what was there;
+``steady.X`` is why a step was packed in full.
 
 Does not: word a reason (``lab/reasons.py``) or decide one (``engine/``).
 """
@@ -70,7 +70,10 @@ def _join() -> dict[str, tuple[str, str]]:
         if row.fix is not None:
             joined[f"fix.{fall_off}"] = _both(row.fix)
     for deferral in DeferralReason:
-        joined[f"defer.{deferral}"] = _both(REASONS[deferral.value].clause)
+        row = REASONS[deferral.value]
+        joined |= {f"defer.{deferral}": _both(row.clause), f"held.{deferral}": _both(row.sentence)}
+        if row.fix is not None:
+            joined[f"fix.{deferral}"] = _both(row.fix)
     joined |= {f"steady.{refusal.value}": words for refusal, words in _STEADY.items()}
     return joined
 

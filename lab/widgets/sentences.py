@@ -81,7 +81,7 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "Same requests as before: positions grow by one in place and one gather fetches the tokens; nothing was packed.",
         "请求与上一步相同：位置原地加一，词元一次收集；没有重新打包。",
     ),
-    "say.waits": ("{who} held back: {reason}", "{who} 被推迟：{reason}"),
+    "say.waits": ("{who} held back: {reason}.", "{who} 被推迟：{reason}。"),
     "say.wrong": (
         "{n} {n|row is|rows are} marked as wrong here (✗).",
         "这里有 {n} 行被标为错误（✗）。",
@@ -112,12 +112,12 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "res.pool": ("The pool", "块池"),
     "res.map": ("{held} of {total} blocks are held", "{total} 个块中有 {held} 个被持有"),
     "res.legend": (
-        "One cell a block, the number is the request. Thick: added in this step; hatched P: the padding dummy's.",
-        "每格一个块，数字是请求。粗框：本步新增；斜线 P：属于填充请求。",
+        "One cell a block. A number: of that request; ×2: of two; c: cached; P: a dummy's; thick: added now.",
+        "每格一个块。数字：由该请求持有；×2：两个共用；c：已缓存；P：属于填充请求；粗框：本步新增。",
     ),
     "res.legend_many": (
-        "One cell for {n} blocks, … where several requests share it. Thick: added in this step.",
-        "每格 {n} 个块，… 表示多个请求共用。粗框：本步新增。",
+        "One cell for {n} blocks, … where they differ; ×2: of two requests; c: cached; P: a dummy's; thick: added now.",
+        "每格 {n} 个块，… 表示其中各不相同；×2：两个请求共用；c：已缓存；P：属于填充请求；粗框：本步新增。",
     ),
     "pad.ladder": ("{n} {n|request goes|requests go} to bucket {bucket}", "{n} 个请求进入大小为 {bucket} 的桶"),
     "pad.ladder_prefill": (
@@ -167,8 +167,8 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     ),
     "path.smallest": ("Smallest change: {fix}", "最小的改动：{fix}"),
     "rows.full": (
-        "{n} {n|row|rows}, packed by the host: {c} context, {g} generation, {p} padding.",
-        "{n} 行，由主机打包：上下文 {c}、解码 {g}、填充 {p}。",
+        "{n} {n|row|rows}, packed by the host: {c} context, {e} extend, {g} generation, {p} padding.",
+        "{n} 行，由主机打包：上下文 {c}、扩展 {e}、解码 {g}、填充 {p}。",
     ),
     "rows.steady": (
         "{n} {n|row|rows}, nothing packed: positions +1 in place, tokens by one gather ({g} generation, {p} padding).",

@@ -3,7 +3,8 @@
 Every line stays a line (an automatic semicolon stands where it stood) and every name stays a name, so that a browser's
 error points at code that can be found in the source. Text, templates and regular expressions are copied as they are.
 
-Does not: parse, rename or reorder. Source: the parts are small and of one style; this is no minifier for others' code.
+Does not: parse, rename (``shorten.py`` does) or reorder.
+Source: the parts are small and of one style; this is no minifier for others' code.
 """
 
 import re
@@ -31,7 +32,7 @@ def squeeze(code: str) -> str:
             elif _is_needed(kept[-1][-1], code[at]):
                 kept.append(" ")
             continue
-        end = max(_literal_end(code, at, kept[-1][-1]), at + 1)
+        end = max(literal_end(code, at, kept[-1][-1]), at + 1)
         kept.append(code[at:end])
         at = end
     return "".join(kept[1:]).rstrip("\n") + "\n"
@@ -42,7 +43,7 @@ def _is_needed(left: str, right: str) -> bool:
     return bool(_WORD.match(left) and _WORD.match(right)) or (left == right and left in "+-")
 
 
-def _literal_end(text: str, at: int, before: str) -> int:
+def literal_end(text: str, at: int, before: str) -> int:
     """Return the end of the literal that begins here, or ``at`` when none does."""
     sign = text[at]
     if sign in _QUOTES:
@@ -90,7 +91,7 @@ def _braces_end(text: str, at: int) -> int:
     depth, before = 1, "{"
     while depth and at < len(text):
         depth += {"{": 1, "}": -1}.get(text[at], 0)
-        end = max(_literal_end(text, at, before), at + 1)
+        end = max(literal_end(text, at, before), at + 1)
         before = text[end - 1] if text[at].strip() else before
         at = end
     return at

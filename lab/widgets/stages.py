@@ -66,7 +66,15 @@ STAGE_LINKS: Final = (
         "捕获、重放、eager",
     ),
     StageLink("engine/py_executor.py", "PyExecutor._read_samples", "第二步:解析上一步的采样结果", "sample", "采样结果"),
-    StageLink("engine/py_executor.py", "PyExecutor._commit", "系列进度与本篇定位", "commit", "提交"),
+    StageLink("engine/executor/lifecycle.py", "Lifecycle.commit", "系列进度与本篇定位", "commit", "提交"),
+)
+
+_LEDGER_ARTICLE: Final = "AttentionMetadata.prepare():把账本翻译成内核参数"
+# The views that stand beside the stages, numbered behind them: what holds across steps.
+VIEW_LINKS: Final = (
+    StageLink("engine/kv_cache/ledger.py", "BlockLedger.allocate", _LEDGER_ARTICLE, "block ledger", "块账本"),
+    StageLink("engine/kv_cache/reuse_tree.py", "ReuseTree.add", _LEDGER_ARTICLE, "reuse tree", "复用树"),
+    StageLink("engine/py_executor.py", "PyExecutor._run_step", "稳态解码快路径", "overlap", "重叠执行"),
 )
 
 _STEADY_ARTICLE: Final = "稳态解码快路径"
@@ -114,8 +122,8 @@ def _line_of(file: str, name: str) -> int:
 
 
 def stage_facts() -> list[dict[str, Any]]:
-    """Return the ten stages as the browser draws them. line 0: the source is not here."""
-    return [_facts(link) for link in STAGE_LINKS]
+    """Return the ten stages and the views behind them as the browser draws them. line 0: the source is not here."""
+    return [_facts(link) for link in (*STAGE_LINKS, *VIEW_LINKS)]
 
 
 def other_facts() -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lab.ledger_history import picked
 from lab.snapshot import StepSnapshot
 from lab.trace import Trace
 from lab.widgets.frames import FrameEncoder, deflate
@@ -92,7 +93,7 @@ def make_page(trace: Trace, *, dark: bool = False, **traits: Any) -> str:
 def window(trace: Trace, step: int) -> tuple[Trace, int]:
     """Return at most MAX_STEPS steps around ``step``, and its index among them."""
     first = min(max(0, step - MAX_STEPS // 2), max(0, len(trace.steps) - MAX_STEPS))
-    chosen = trace.steps[first : first + MAX_STEPS]
+    chosen = picked(trace.steps, range(first, min(first + MAX_STEPS, len(trace.steps))))
     return Trace(trace.header, chosen, trace.marks), step - first
 
 

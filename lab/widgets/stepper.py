@@ -22,11 +22,13 @@ from engine.fields import cut, shown
 from lab.snapshot import STAGES, StepSnapshot
 from lab.trace import Trace
 from lab.widgets.frames import FrameEncoder, deflate
-from lab.widgets.squeeze import squeeze
+from lab.widgets.shorten import shorten
+from lab.widgets.stages import VIEW_LINKS
 from lab.widgets.strings import LANGUAGES, table, translate
 from lab.widgets.whatif import Answers, prove
 
 MAX_STEPS: Final = 10_000  # the same number stands in esm/store.js
+NUM_PANELS: Final = len(STAGES) + len(VIEW_LINKS)
 _ESM_PARTS: Final = (
     "dom",
     "text",
@@ -36,6 +38,8 @@ _ESM_PARTS: Final = (
     "panel_rows",
     "panel_buffers",
     "panel_run",
+    "panel_ledger",
+    "panel_overlap",
     "timeline",
     "frame",
     "overlays",
@@ -72,7 +76,7 @@ def read_part(name: str) -> str:
 
 def join_esm() -> str:
     """Join the parts to one module, without what is there for the reader of the files."""
-    return "".join(squeeze(read_part(part)) for part in _ESM_PARTS)
+    return shorten("".join(read_part(part) for part in _ESM_PARTS))
 
 
 def read_css() -> str:
@@ -89,11 +93,12 @@ def stage_index(stage: str | int | None) -> int:
     """Return a stage by number, engine name or label. Raises: ConfigError."""
     if stage is None:
         return 0
-    labels = {table("en")[f"stage.{at}"].lower(): at for at in range(len(STAGES))}
+    labels = {table("en")[f"stage.{at}"].lower(): at for at in range(NUM_PANELS)}
     names = {**{name.lower(): at for at, name in enumerate(STAGES)}, **labels}
     number = names.get(stage.lower()) if isinstance(stage, str) else _integer(stage)
-    if number is None or not 0 <= number < len(STAGES):
-        message = f"stage must be 0 to {len(STAGES) - 1} or one of {', '.join(STAGES)}, got {shown(stage)}"
+    if number is None or not 0 <= number < NUM_PANELS:
+        views = [table("en")[f"stage.{at}"].lower() for at in range(len(STAGES), NUM_PANELS)]
+        message = f"stage must be 0 to {NUM_PANELS - 1} or one of {', '.join([*STAGES, *views])}, got {shown(stage)}"
         raise ConfigError(message)
     return number
 
@@ -112,7 +117,8 @@ def step_index(step: int | None, num_steps: int) -> int:
 class Stepper(anywidget.AnyWidget):
     """A trace, step by step, forwards and backwards; ``session`` adds the next real step on demand.
 
-    step: index into ``trace.steps``. stage: 0 to 9, an engine stage name or a label. lang: "en" or "zh".
+    step: index into ``trace.steps``. stage: 0 to 9, or a view's number behind them; an engine stage name or a label.
+    lang: "en" or "zh".
     """
 
     _esm = join_esm()
@@ -192,7 +198,7 @@ class Stepper(anywidget.AnyWidget):
     def _check_place(self, proposal: Any) -> int:
         """Keep the chosen step and stage where there is one, whoever sets them."""
         name, value = proposal["trait"].name, proposal["value"]
-        count = max(1, self.num_steps) if name == "step" else len(STAGES)
+        count = max(1, self.num_steps) if name == "step" else NUM_PANELS
         if _integer(value) is None or not 0 <= value < count:
             message = f"{name} must be an integer from 0 to {count - 1}, got {shown(value)}"
             raise traitlets.TraitError(message)

@@ -3,7 +3,7 @@
 A sentence travels as ``(id, arguments)``; ``translate`` puts it into words here, and the browser does the same with
 the same table. ``{name}`` inserts an argument, ``{n|one|many}`` chooses by number, and an argument that is itself an
 ``(id, arguments)`` pair is translated first. Labels are in this file; what is
-said in sentences is in ``sentences.py`` and ``hints.py``, and of reasons in ``reason_words.py``.
+said in sentences is in ``sentences.py``, ``hints.py`` and ``view_words.py``, and of reasons in ``reason_words.py``.
 
 Does not: choose what to say (``frames.py``), or hold the reasons' own sentences (``lab/reasons.py``).
 """
@@ -16,6 +16,7 @@ from lab.widgets.header import FINDING_WORDS
 from lab.widgets.hints import HINTS
 from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.sentences import SENTENCES
+from lab.widgets.view_words import VIEW_WORDS
 from lab.widgets.whatif import WHAT_IF_WORDS
 
 LANGUAGES: Final = ("en", "zh")
@@ -227,6 +228,7 @@ STRINGS: Final[Mapping[str, tuple[str, str]]] = {
     **_LABELS,
     **SENTENCES,
     **HINTS,
+    **VIEW_WORDS,
     **REASON_WORDS,
     **WHAT_IF_WORDS,
     **FINDING_WORDS,

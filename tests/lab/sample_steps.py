@@ -45,7 +45,7 @@ def int32(values):
     return np.array(values, np.int32)
 
 
-def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_per_block=16):
+def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_per_block=16, overlap=False):
     """A replayed decode step of ``batch`` requests, ``step`` steps into their generation."""
     noise = np.random.default_rng(seed + step)
     position = prompt_len + step
@@ -114,7 +114,7 @@ def decode_step(step, *, batch=8, mode="light", prompt_len=40, seed=0, tokens_pe
             padded_num_tokens=None,
         ),
         path=PathView(key, None, batch, batch, 0, CONDITIONS),
-        graph=GraphView("replay", True, key, 1 << 20, checks, flight=_flight(step, batch)),
+        graph=GraphView("replay", True, key, 1 << 20, checks, flight=_flight(step, batch) if overlap else FlightView()),
         outcome=OutcomeView(
             tuple((i, int(sampled[i])) for i in ids), (), tuple(ids), (), ledger=_filled(position, tables, tokens)
         ),

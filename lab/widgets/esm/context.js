@@ -1,6 +1,6 @@
 // The context that every part shares: words, state (kept in traits, so that a moved cell or a second view keeps it),
 // and the actions that change it.
-const STAGE_COUNT = 10;
+const STAGE_COUNT = 13; // ten stages, and the views behind them
 const PATIENCE = 60000; // milliseconds: a step of a large model takes its time, a restarted kernel never answers
 
 class Context {
@@ -122,12 +122,13 @@ class Context {
     const added = frame.res.add.find((one) => one[0] === rid);
     const row = this.firstRow(frame, rid);
     const meta = frame.meta.rid.indexOf(rid);
-    const sampled = frame.out.tok.find((one) => one[0] === rid);
+    const sampled = frame.out.tok.filter((one) => one[0] === rid).map((one) => this.tokenText(one[1]));
+    const accepted = frame.acc.get(rid);
     const finished = frame.out.fin.find((one) => one[0] === rid);
     const rows = count === 1 ? String(row) : `${row}–${row + count - 1}`;
     const group = frame.rows.find((one) => one[0] === rid);
     return [
-      this.t(kind === 0 ? "j.sch_context" : "j.sch_generation", { n: count, start }),
+      this.t(kind === 0 ? "j.sch_context" : count > 1 ? "j.sch_verify" : "j.sch_generation", { n: count, start, k: count - 1 }),
       added ? this.t("j.res_added", { n: added[1].length, blocks: blockList(added[1], 4) }) : this.t("j.res_none", { n: this.store.tableAt(rid, this.at).length }),
       frame.sch.prom.includes(rid) ? this.t("j.promoted") : frame.path.key !== null ? this.t("j.pad", { bucket: frame.path.bucket }) : this.t("j.pad_eager"),
       frame.eager ? this.t("j.eager", { reason: frame.path.reason }) : this.t("j.graph"),
@@ -135,7 +136,7 @@ class Context {
       this.t(count === 1 ? "j.position" : "j.positions", { from: start, to: start + count - 1 }),
       meta < 0 ? "–" : this.t("j.meta", { q: frame.meta.q[meta], cached: frame.meta.cached[meta], kv: frame.meta.kv[meta] }),
       this.t("j.run", { path: ["run." + frame.run.path] }),
-      sampled ? this.t("j.sampled", { token: this.tokenText(sampled[1]) }) : this.t(logits ? "j.unknown_token" : "j.no_sample"),
+      sampled.length ? this.t("j.sampled", { token: sampled.join("") }) + (accepted === undefined ? "" : " · " + this.t("smp.accepted", { n: accepted, k: count - 1 })) : this.t(!logits ? "j.no_sample" : "j.wasted"),
       finished ? this.t("fate.finished", { reason: ["finish." + finished[1]] }) : this.t("fate.continues"),
     ];
   }

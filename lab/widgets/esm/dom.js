@@ -81,9 +81,10 @@ function makeTable(cx, captionId, columns, build) {
   return { root, body, caption, rows };
 }
 
-// Marks a row or cell as belonging to a request; clicking it follows that request (one listener on the root).
+// Marks a row or cell as belonging to a request, or to several; clicking it follows one (one listener on the root).
 function tagRequest(node, rid) {
-  setAttr(node, "data-r", rid === null || rid === undefined ? null : String(rid));
+  const ids = [rid].flat().filter((one) => one !== null && one !== undefined);
+  setAttr(node, "data-r", ids.length ? ids.join(" ") : null);
 }
 
 const KIND_NAMES = { C: "context", E: "extend", G: "generation", P: "padding" };

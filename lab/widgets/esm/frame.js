@@ -87,7 +87,8 @@ function railPart(cx) {
     const bar = meter();
     const time = h("span", { class: "ss-num ss-soft" });
     const name = cx.label(h("span"), "stage." + at);
-    const root_ = h("button", { type: "button", role: "tab", id: cx.id + "-tab" + at, "aria-controls": cx.id + "-panel", onclick: () => cx.act.stage(at) }, h("span", { class: "ss-no" }, String(at + 1)), name, time, bar.root);
+    const root_ = h("button", { type: "button", role: "tab", id: cx.id + "-tab" + at, "aria-controls": cx.id + "-panel", onclick: () => cx.act.stage(at) }, h("span", { class: "ss-no" }, at < 10 ? String(at + 1) : "▤├⇉"[at - 10]), name, time, bar.root);
+    setClass(root_, "ss-first-view", at === 10);
     root.append(root_);
     return { root: root_, bar, time };
   });
@@ -102,7 +103,7 @@ function railPart(cx) {
         setAttr(tab.root, "aria-selected", String(at === cx.stage));
         setAttr(tab.root, "tabindex", at === cx.stage ? "0" : "-1");
         setAttr(tab.root, "data-touches", cx.touches(frame, at) ? "1" : null);
-        setText(tab.time, locked ? "?" : formatUs(frame.us[at]));
+        setText(tab.time, at > 9 ? "" : locked ? "?" : formatUs(frame.us[at]));
         tab.bar.set(locked ? 0 : (frame.us[at] || 0) / most);
       });
       setText(total, cx.hidden(cx.at) ? "" : cx.t("rail.total", { us: formatUs(frame.total) }));

@@ -8,7 +8,7 @@ function panelShell(cx) {
   // No dl here: JupyterLab floats every dt.
   const link = (id, node) => h("span", null, cx.label(h("span", { class: "ss-soft" }), id), " ", node);
   const links = h("p", { class: "ss-links" }, link("link.code", code), link("link.article", article), link("link.word", word));
-  const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel].map((make) => make(cx, true));
+  const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel, blocksPanel, treePanel, overlapPanel].map((make) => make(cx, true));
   const locked = cx.label(h("p", { class: "ss-lead ss-locked" }), "predict.locked");
   const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked);
   const root = h("section", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("header", null, title, what), links, body);
@@ -73,7 +73,7 @@ function paintStep(cx, view, frame, at) {
   if (cx.open.warmup) parts.warmup.paint();
   show(parts.predict.root, cx.predicting);
   if (cx.predicting) parts.predict.paint(frame, at);
-  for (const node of root.querySelectorAll("[data-r]")) setClass(node, "ss-sel", cx.selected >= 0 && node.dataset.r === String(cx.selected));
+  for (const node of root.querySelectorAll("[data-r]")) setClass(node, "ss-sel", cx.selected >= 0 && node.dataset.r.split(" ").includes(String(cx.selected)));
   setAttr(root, "data-step", String(frame.s));
   setAttr(root, "data-path", cx.hidden(at) ? "hidden" : frame.run.path);
 }
@@ -119,7 +119,9 @@ function escape(cx, event) {
 function onClick(cx, event) {
   if (!(event.target instanceof Element)) return;
   const tagged = event.target.closest("[data-r]");
-  if (tagged) cx.act.select(Number(tagged.dataset.r));
+  if (!tagged) return;
+  const ids = tagged.dataset.r.split(" ").map(Number);
+  cx.act.select(ids[(ids.indexOf(cx.selected) + 1) % ids.length]); // of several, one after the other
 }
 
 async function render({ model, el }) {

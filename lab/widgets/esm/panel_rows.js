@@ -76,6 +76,8 @@ function rowsPanel(cx, withBuffers) {
     const found = [...frame.wrong].slice(0, 4).map(([row, text]) => ["rows.wrong", { row, text }]);
     if (frame.sch.prom.length) found.push(["rows.promoted", { who: frame.sch.prom.map((rid) => cx.store.name(rid)).join(", ") }]);
     if (frame.prefill && frame.meta.padded > frame.n) found.push(["rows.tail", { n: frame.meta.padded - frame.n, from: frame.n, to: frame.meta.padded - 1 }]);
+    if (frame.sch.k) found.push(["rows.verify", { k: frame.sch.k, n: frame.acc.size }]);
+    if (frame.late.size) found.push(["rows.late_say", { n: frame.late.size }]);
     if (frame.run.steady) found.push(["rows.not_steady", { why: ["steady." + frame.run.steady] }]);
     return found;
   }
@@ -97,7 +99,8 @@ function rowsPanel(cx, withBuffers) {
     setClass(item.token, "ss-tok", !isMore);
     setText(item.cells[4], isMore || token === undefined || token < 0 ? "" : token);
     setText(item.cells[5], isMore ? "" : start + line.offset);
-    setText(item.cells[6], isMore ? "" : cx.t("src." + SOURCES[source], { slot }));
+    const late = isMore ? undefined : frame.late.get(line.row);
+    setText(item.cells[6], isMore ? "" : cx.t("src." + SOURCES[source], { slot }) + (late === undefined ? "" : " " + cx.t("rows.late", { step: late })));
     setText(item.cells[7], gathered.has(line.row) && !isMore ? "●" : "");
   }
 
@@ -109,7 +112,7 @@ function rowsPanel(cx, withBuffers) {
       const gathered = new Set(frame.gid);
       const kinds = [0, 0, 0, 0];
       for (const group of frame.rows) kinds[group[1]] += group[5];
-      setText(summary, cx.t(frame.steady ? "rows.steady" : "rows.full", { n: frame.n, c: kinds[0], g: kinds[2] + kinds[1], p: kinds[3] }));
+      setText(summary, cx.t(frame.steady ? "rows.steady" : "rows.full", { n: frame.n, c: kinds[0], e: kinds[1], g: kinds[2], p: kinds[3] }));
       strip.paint(frame);
       table.rows(shown, (item, at) => paintLine(item, lines[at], gathered, frame));
       const said = remarks(frame);

@@ -79,7 +79,8 @@ function samplePanel(cx) {
   const sentence = h("p", { class: "ss-lead" });
   const table = makeTable(cx, "cap.sampled", ["col.request", "col.slot", "col.token", "col.id", "col.position", "col.nth"], (item) => {
     item.token = h("span", { class: "ss-tok ss-newest" });
-    item.cells[2].append(item.token);
+    item.note = h("span", { class: "ss-soft ss-gapl" });
+    item.cells[2].append(item.token, item.note);
     for (const at of [1, 3, 4, 5]) setClass(item.cells[at], "ss-num", true);
   });
   const root = h("div", null, sentence, table.root, cx.label(h("p", { class: "ss-note" }), "smp.note"));
@@ -102,8 +103,13 @@ function samplePanel(cx) {
         setText(item.cells[1], meta >= 0 && frame.meta.slots[meta] >= 0 ? frame.meta.slots[meta] : "–");
         setText(item.token, cx.tokenText(token));
         setText(item.cells[3], token);
-        setText(item.cells[4], span ? span[2] + span[3] : "–");
-        setText(item.cells[5], cx.store.tokensUpTo(rid, cx.at).length);
+        // A verify row gives several tokens, one behind another: the accepted drafts, and the token behind them.
+        const nth = tokens.slice(0, at).filter((one) => one[0] === rid).length;
+        const many = tokens.filter((one) => one[0] === rid).length;
+        const accepted = frame.acc.get(rid);
+        setText(item.cells[4], span ? (accepted === undefined ? span[2] + span[3] : span[2] + 1 + nth) : "–");
+        setText(item.cells[5], cx.store.tokensUpTo(rid, cx.at).length - many + nth + 1);
+        setText(item.note, accepted === undefined ? "" : nth < accepted ? cx.t("smp.draft") : cx.t("smp.accepted", { n: accepted, k: frame.sch.k }));
       });
     },
   };
@@ -117,7 +123,8 @@ function commitPanel(cx) {
     setClass(item.cells[2], "ss-num", true);
   });
   const freed = h("p", { class: "ss-note" });
-  const root = h("div", null, sentence, table.root, freed, cx.label(h("p", { class: "ss-note" }), "com.note"));
+  const rewound = h("p", { class: "ss-note" });
+  const root = h("div", null, sentence, table.root, freed, rewound, cx.label(h("p", { class: "ss-note" }), "com.note"));
   return {
     root,
     paint(frame) {
@@ -139,6 +146,9 @@ function commitPanel(cx) {
       });
       const gone = frame.out.freed.map((rid) => [rid, cx.store.tableAt(rid, cx.at).length]);
       show(freed, gone.length > 0);
+      const back = [...frame.acc].filter(([, accepted]) => accepted < frame.sch.k);
+      show(rewound, back.length > 0);
+      setText(rewound, cx.t("com.rewound", { who: back.map(([rid, accepted]) => `${cx.store.name(rid)} −${frame.sch.k - accepted}`).join(", ") }));
       setText(freed, cx.t("com.freed", { who: gone.map(([rid, blocks]) => cx.t("com.freed_one", { who: cx.store.name(rid), n: blocks })).join("; ") }));
     },
   };

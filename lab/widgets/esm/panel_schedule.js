@@ -31,18 +31,36 @@ function chunkBar() {
   };
 }
 
+// A budget as a bar: what each request takes of it, and what is left. parts: [request or null, kind, amount].
 function budgetRow(cx, id) {
-  const bar = meter("ss-budget");
+  const bar = h("span", { class: "ss-meter ss-budget", role: "img" });
+  const segments = pool(bar, () => ({ root: h("i") }));
   const value = h("span", { class: "ss-num" });
-  const root = h("div", { class: "ss-budget-row" }, cx.label(h("span"), id), bar.root, value);
+  const root = h("div", { class: "ss-budget-row" }, cx.label(h("span"), id), bar, value);
   return {
     root,
-    set: (used, limit, textId) => {
-      bar.set(limit ? used / limit : 0);
+    set: (used, limit, parts) => {
+      const shown = (parts || [[null, "G", used]]).slice(0, 64);
+      segments(shown.length, (item, at) => {
+        const [rid, kind, amount] = shown[at];
+        tagRequest(item.root, rid < 0 ? null : rid);
+        setAttr(item.root, "data-k", kind);
+        setText(item.root, rid === null ? "" : rid < 0 ? "P" : cx.store.name(rid));
+        setAttr(item.root, "title", rid === null ? null : `${cx.store.name(rid)}: ${amount}`);
+        setAttr(item.root, "style", `width:${(100 * amount) / Math.max(1, limit)}%`);
+      });
       setClass(root, "ss-full", limit && used >= limit);
-      setText(value, cx.t(textId || "budget.of", { used, limit }));
+      setText(value, cx.t("budget.of", { used, limit }));
+      setAttr(bar, "aria-label", [value.ssText, ...shown.filter(([rid]) => rid !== null).map(([rid, , amount]) => `${cx.store.name(rid)} ${amount}`)].join(", "));
     },
   };
+}
+
+// Blocks that each request holds at a moment, those shared once; dummies last.
+function heldParts(cx, owners) {
+  const held = new Map();
+  for (const ids of owners.values()) held.set(ids[ids.length - 1], (held.get(ids[ids.length - 1]) || 0) + 1);
+  return [...held].sort(([one], [other]) => (one < 0) - (other < 0) || one - other).map(([rid, n]) => [rid, rid < 0 ? "P" : "G", n]);
 }
 
 function schedulePanel(cx) {
@@ -60,13 +78,18 @@ function schedulePanel(cx) {
   const waits = makeTable(cx, "cap.waits", ["col.request", "col.reason", "col.meaning", "col.needed", "col.available"], (item) => {
     item.code = h("code", { class: "ss-reason" });
     item.cells[1].append(item.code);
+    setClass(item.cells[1], "ss-nowrap", true);
+    item.why = h("span");
+    item.fix = h("span", { class: "ss-soft ss-block-line" });
+    item.cells[2].append(item.why, item.fix);
     setClass(item.cells[3], "ss-num", true);
     setClass(item.cells[4], "ss-num", true);
   });
   const paused = h("p", { class: "ss-note" });
+  const asked = h("p", { class: "ss-note" });
   const empty = cx.label(h("p", { class: "ss-note" }), "sch.nobody_waits");
   const more = moreNote(cx);
-  const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more.root, waits.root, empty, paused);
+  const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more.root, asked, waits.root, empty, paused);
 
   function paintRuns(frame) {
     const spans = frame.sch.spans;
@@ -82,7 +105,7 @@ function schedulePanel(cx) {
       show(item.bar.root, isContext);
       setClass(item.note, "ss-gapl", isContext);
       if (isContext) item.bar.set(start, count, request ? request.prompt : 0);
-      setText(item.note, isContext ? cx.t(logits ? "sch.last_chunk" : "sch.chunk", { done: start + count, whole: request ? request.prompt : "?" }) : cx.t("sch.decodes", { n: cx.store.tokensUpTo(rid, cx.at).length }));
+      setText(item.note, isContext ? cx.t(logits ? "sch.last_chunk" : "sch.chunk", { done: start + count, whole: request ? request.prompt : "?" }) : cx.t(frame.sch.k ? "sch.verifies" : "sch.decodes", { n: cx.store.tokensUpTo(rid, cx.at).length, k: frame.sch.k }));
       setText(item.cells[3], count);
       setText(item.cells[4], count === 1 ? start : `${start}–${start + count - 1}`);
     });
@@ -98,7 +121,8 @@ function schedulePanel(cx) {
       tagRequest(item.root, rid);
       requestCell(cx, item.cells[0], rid);
       setText(item.code, reason);
-      setText(item.cells[2], cx.t("defer." + reason));
+      setText(item.why, cx.t("held." + reason, { request: cx.store.name(rid), needed, available }));
+      setText(item.fix, cx.has("fix." + reason) ? "→ " + cx.t("fix." + reason) : "");
       setText(item.cells[3], needed);
       setText(item.cells[4], available);
     });
@@ -107,12 +131,16 @@ function schedulePanel(cx) {
   return {
     root,
     paint(frame) {
-      const [tokens, maxTokens, requests, maxRequests, free] = frame.sch.bud;
+      const [tokens, maxTokens, requests, maxRequests] = frame.sch.bud;
       const blocks = cx.store.header.limits.blocks;
-      budgets.rows.set(tokens, maxTokens);
-      budgets.requests.set(requests, maxRequests);
-      show(budgets.blocks.root, free !== null && blocks > 0);
-      if (free !== null && blocks) budgets.blocks.set(blocks - free, blocks);
+      const spans = frame.sch.spans.map(([rid, kind, , rows]) => [rid, KINDS[kind], rows]);
+      budgets.rows.set(tokens, maxTokens, spans);
+      budgets.requests.set(requests, maxRequests, spans.map(([rid, kind]) => [rid, kind, 1]));
+      show(budgets.blocks.root, blocks > 0);
+      const { owners } = cx.store.ledgerAt(2 * cx.at);
+      budgets.blocks.set(owners.size, blocks, heldParts(cx, owners));
+      show(asked, frame.sch.asked.length > 0);
+      setText(asked, cx.t("sch.asked", { who: frame.sch.asked.map(([rid, start, rows]) => `${cx.store.name(rid)} ${start}–${start + rows - 1}`).join(", ") }));
       paintRuns(frame);
       paintWaits(frame);
       show(paused, frame.sch.paused.length > 0);
@@ -121,33 +149,35 @@ function schedulePanel(cx) {
   };
 }
 
-// The pool as a map: one cell a block, or one cell for several when the pool is large.
+// The pool as a map: one cell a block, or one cell for several when the pool is large. Every state has its own sign.
 function poolMap(cx) {
   const root = h("div", { class: "ss-pool", role: "img" });
   const cells = pool(root, () => ({ root: h("span", { class: "ss-block" }) }));
   const scale = h("p", { class: "ss-note" });
   return {
     root: h("div", null, root, scale),
-    paint(frame) {
-      const total = cx.store.header.limits.blocks;
-      const owner = new Map();
-      for (const [rid, blocks] of cx.store.holders(cx.at)) for (const block of blocks) owner.set(block, rid);
-      const fresh = new Set(frame.res.add.flatMap((entry) => entry[1]));
-      for (const [rid, added] of frame.res.add) for (const block of added) owner.set(block, rid);
+    paint(frame, total, { owners, nodes }, onHost) {
+      const kept = new Map(nodes.flatMap((node) => (onHost ? (node.host < 0 ? [] : [node.host]) : node.blocks).map((block) => [block, node])));
+      const fresh = new Set(onHost ? [] : frame.res.add.flatMap((entry) => entry[1]));
       const each = Math.max(1, Math.ceil(total / 160));
-      const count = Math.ceil(total / each);
-      cells(count, (item, at) => {
-        const inside = [];
-        for (let block = at * each; block < Math.min(total, (at + 1) * each); block += 1) if (owner.has(block)) inside.push(block);
-        const rid = inside.length ? owner.get(inside[0]) : null;
-        const isNew = inside.some((block) => fresh.has(block));
-        tagRequest(item.root, rid);
-        setText(item.root, rid === null ? "" : cx.store.isDummy(rid) ? "P" : inside.some((block) => owner.get(block) !== rid) ? "…" : rid);
-        setAttr(item.root, "data-s", isNew ? "new" : rid === null ? "free" : cx.store.isDummy(rid) ? "pad" : "held");
-        setAttr(item.root, "title", each === 1 ? `${at}` : `${at * each}–${Math.min(total, (at + 1) * each) - 1}`);
+      const state = (block) => {
+        const ids = (!onHost && owners.get(block)) || [];
+        if (!ids.length) return kept.has(block) ? ["cached", onHost ? "h" : "c", []] : ["free", "", []];
+        return cx.store.isDummy(ids[0]) ? ["pad", "P", []] : [fresh.has(block) ? "new" : ids.length > 1 ? "shared" : "held", ids.length > 1 ? "×" + ids.length : String(ids[0]), ids];
+      };
+      cells(Math.ceil(total / each), (item, at) => {
+        const inside = Array.from({ length: Math.min(each, total - at * each) }, (_, i) => state(at * each + i));
+        const [name, sign, ids] = inside.find((one) => one[0] === "new") || inside.find((one) => one[0] !== "free") || inside[0];
+        const isMixed = inside.some((one) => one[1] !== sign && one[0] !== "free");
+        tagRequest(item.root, ids);
+        setText(item.root, isMixed ? "…" : sign);
+        setAttr(item.root, "data-s", name);
+        const who = ids.map((rid) => cx.store.name(rid)).join(", ");
+        setAttr(item.root, "title", `${each === 1 ? at : `${at * each}–${at * each + inside.length - 1}`}: ${cx.t("blk." + name)} ${who}`);
       });
-      setAttr(root, "aria-label", cx.t("res.map", { held: owner.size, total }));
+      setAttr(root, "aria-label", cx.t(onHost ? "blk.host_map" : "res.map", { held: onHost ? kept.size : owners.size, total }));
       setText(scale, cx.t(each === 1 ? "res.legend" : "res.legend_many", { n: each }));
+      show(scale, !onHost);
     },
   };
 }
@@ -171,7 +201,8 @@ function reservePanel(cx) {
     paint(frame) {
       const total = cx.store.header.limits.blocks;
       const size = cx.store.header.limits.tokens_per_block;
-      free.set(total - frame.res.free, total);
+      const ledger = cx.store.ledgerAt(2 * cx.at);
+      free.set(ledger.owners.size, total, heldParts(cx, ledger.owners));
       const added = new Map(frame.res.add);
       const slots = new Map(frame.res.slots);
       const credits = new Map(frame.res.cred);
@@ -195,7 +226,7 @@ function reservePanel(cx) {
         setText(item.cells[5], cx.t("res.room", { used: spans[at][2] + spans[at][3], room: held * size }));
       });
       show(map.root, total > 0);
-      if (total > 0) map.paint(frame);
+      if (total > 0) map.paint(frame, total, ledger);
     },
   };
 }

@@ -1,7 +1,7 @@
 // The recorded steps, as the browser keeps them. Frames are plain arrays (see frames.py for the order of fields);
 // what can be derived is derived here, so that a step costs a few hundred bytes on the wire.
 const KINDS = ["C", "E", "G", "P"];
-const SOURCES = ["prompt", "previous_sample", "zero_fill", "host"];
+const SOURCES = ["prompt", "previous_sample", "zero_fill", "host", "draft"];
 const WRITERS = ["never", "host_copy", "device_gather", "in_place_add", "zero_fill", "device_copy"];
 const LAYERS = ["persistent", "static", "metadata"];
 const MAX_FRAMES = 10000;
@@ -25,6 +25,9 @@ class Store {
     this.written = new Map(); // request -> [[frame index, text that became showable], ...]
     this.cached = new Map(); // request -> [[frame index, tokens in its cache after the frame], ...]
     this.freedAt = new Map();
+    this.owners = new Map(); // block -> [[moment, request, ...], ...]; frame at has the moments 2 at (reserved), 2 at + 1
+    this.places = new Map(); // node of the reuse tree -> [[moment, host block, device block, ...], ...]
+    this.nodes = new Map(); // node -> what it holds, and from which moment to which
     this.frames = [];
     this.atStep = new Map(); // step number -> frame index
     this.maxRows = 1;
@@ -58,7 +61,12 @@ class Store {
     }
     for (const [rid, token] of frame.out.tok) Store.note(this.outputs, rid, [at, token]);
     for (const [rid, text] of frame.out.txt) Store.note(this.written, rid, [at, text]);
-    for (const span of frame.sch.spans) Store.note(this.cached, span[0], [at, span[2] + span[3]]);
+    frame.acc = new Map(frame.out.acc);
+    frame.late = new Map(frame.run.fl[2].flatMap(([from, to, step]) => Array.from({ length: to - from }, (_, i) => [from + i, step])));
+    // Of a verify row only the accepted drafts stay: the rest is rewound.
+    for (const [rid, , start, rows] of frame.sch.spans) Store.note(this.cached, rid, [at, start + (frame.acc.has(rid) ? 1 + frame.acc.get(rid) : rows)]);
+    this.takeLedger(frame.res.led, 2 * at);
+    this.takeLedger(frame.out.led, 2 * at + 1);
     for (const rid of frame.out.freed) this.freedAt.set(rid, at);
     for (const group of frame.rows) {
       if (group[0] >= 0 && !this.requests.has(group[0]) && group[1] !== 3) {
@@ -80,6 +88,34 @@ class Store {
     frame.wrong = new Map(frame.marks); // row -> what is wrong with it
     frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
     this.maxRows = Math.max(this.maxRows, frame.n);
+  }
+
+  takeLedger(change, moment) {
+    if (!change) return;
+    const [owners, added, places, removed, blocks, host] = change;
+    Object.assign(this.header.limits, { blocks, host });
+    for (const [block, ...ids] of owners) Store.note(this.owners, block, [moment, ids]);
+    for (const id of removed) if (this.nodes.has(id)) this.nodes.get(id).to = moment;
+    for (const [id, parent, tokens, label] of added) this.nodes.set(id, { id, parent, tokens, label, from: moment, to: Infinity });
+    for (const [id, ...place] of places) Store.note(this.places, id, [moment, place]);
+  }
+
+  // Who held which block at a moment, and what the reuse tree kept. A trace from before the ledger has tables only.
+  ledgerAt(moment) {
+    const owners = new Map();
+    for (const [block, history] of this.owners) {
+      const ids = Store.valueAt(history, moment);
+      if (ids.length) owners.set(block, ids);
+    }
+    if (!this.owners.size) for (const [rid, blocks] of this.holders(moment >> 1)) for (const block of blocks) owners.set(block, [rid]);
+    const nodes = [];
+    for (const node of this.nodes.values()) {
+      if (node.from > moment || node.to <= moment) continue;
+      const [host, ...blocks] = Store.valueAt(this.places.get(node.id), moment);
+      const users = [...new Set(blocks.flatMap((block) => owners.get(block) || []))];
+      nodes.push({ ...node, host, blocks, users, fresh: node.from >> 1 === moment >> 1 });
+    }
+    return { owners, nodes };
   }
 
   // Each metadata object has tensors of its own.
@@ -111,16 +147,17 @@ class Store {
     return low;
   }
 
-  tableAt(rid, at) {
-    const history = this.tables.get(rid);
+  static valueAt(history, at) {
     const count = Store.latest(history, at);
     return count ? history[count - 1][1] : [];
   }
 
+  tableAt(rid, at) {
+    return Store.valueAt(this.tables.get(rid), at);
+  }
+
   cachedAt(rid, at) {
-    const history = this.cached.get(rid);
-    const count = Store.latest(history, at);
-    return count ? history[count - 1][1] : 0;
+    return Number(Store.valueAt(this.cached.get(rid), at));
   }
 
   holders(at) {

@@ -7,7 +7,8 @@ import zlib
 import numpy as np
 import pytest
 
-from lab.snapshot import RowsView
+from lab.ledger import CopyView, LedgerView, NodeView, OwnersView, PlaceView
+from lab.snapshot import RowsView, SpanView
 from lab.trace import Trace
 from lab.widgets.frames import HEAD_TOKENS, MAX_VALUES, TAIL_TOKENS, FrameEncoder, deflate, encode
 from tests.lab.sample_steps import decode_step, eager_step, int32, sample_header, sample_trace
@@ -120,7 +121,7 @@ def test_a_step_is_encoded_once_and_a_late_view_gets_what_it_lacks():
 def test_an_empty_trace_is_a_header():
     part = FrameEncoder(Trace(sample_header(), [])).part()
     assert part["frames"] == []
-    assert len(part["header"]["stages"]) == 10
+    assert len(part["header"]["stages"]) == 13
 
 
 def test_the_pool_counts_the_dummys_block(full_trace, encoded):
@@ -132,3 +133,35 @@ def test_the_pool_counts_the_dummys_block(full_trace, encoded):
 def test_a_step_of_eight_costs_less_than_300_bytes():
     trace = Trace(sample_header(), [decode_step(i) for i in range(1000)])
     assert len(deflate(FrameEncoder(trace).part())) < 300 * 1000
+
+
+def test_a_frame_carries_the_ledger_drafts_and_the_order_of_stages():
+    step = decode_step(7, batch=2, overlap=True)
+    spans = tuple(dataclasses.replace(span, kind="E", num_rows=3, drafts=(4, 5)) for span in step.schedule.spans)
+    schedule = dataclasses.replace(step.schedule, spans=spans, draft_len=2, asked=(SpanView(1, "C", 0, 8, 1),))
+    copies = (CopyView("OFFLOAD", 3, 0, 16),)
+    reservation = dataclasses.replace(
+        step.reservation, copies=copies, ledger=LedgerView(32, 4, (OwnersView(3, (0, 1)),))
+    )
+    entered = LedgerView(
+        32, 4, added=(NodeView(0, -1, (7, 8), 16, "salt"),), places=(PlaceView(0, (), 2),), removed=(9,)
+    )
+    outcome = dataclasses.replace(step.outcome, accepted=((0, 1), (1, 2)), ledger=entered)
+    changed = dataclasses.replace(step, schedule=schedule, reservation=reservation, outcome=outcome)
+    [frame] = FrameEncoder(Trace(sample_header(), [changed])).frames
+    assert (frame["sch"]["k"], frame["sch"]["asked"]) == (2, [[1, 0, 8]])
+    assert frame["res"]["cp"] == [["OFFLOAD", 3, 0, 16]]
+    assert frame["res"]["led"] == [[[3, 0, 1]], [], [], [], 32, 4]
+    assert frame["out"]["led"] == [[], [[0, -1, [7, 8], "salt"]], [[0, 2]], [9], 32, 4]
+    assert frame["out"]["acc"] == [[0, 1], [1, 2]]
+    order, unread, late, device = frame["run"]["fl"]
+    assert (len(order), unread, late, device) == (10, [6], [[0, 2, 0]], None)
+
+
+def test_picked_frames_begin_with_the_ledger_of_those_left_out():
+    steps = [decode_step(i, batch=1) for i in range(24)]
+    part = json.loads(zlib.decompress(encode(Trace(sample_header(), steps), [0, 20])))
+    first, second = part["frames"]
+    assert first["res"]["led"][0] == []
+    assert len(second["res"]["led"][0]) == 1, "the block that was added at step 8"
+    assert len(second["res"]["led"][1]) == 1, "the node that entered at step 7"

@@ -19,9 +19,9 @@ def header_of(scheduler, graphs):
 def test_a_real_trace_gives_its_model_limits_buckets_and_stages(light_trace):
     header = encode_header(light_trace)
     assert (header["model"], header["buckets"], header["simulated"]) == ("tiny", [1, 2, 4], True)
-    assert header["limits"] == {"blocks": 33, "tokens_per_block": 16}
+    assert header["limits"] == {"blocks": 33, "tokens_per_block": 16, "host": 0}
     assert [capture["batch"] for capture in header["warmup"]] == [4, 4, 2, 2, 1, 1]
-    assert len(header["stages"]) == 10
+    assert len(header["stages"]) == 13
     assert (header["prefill"], header["findings"]) == ([], [])
 
 
@@ -50,4 +50,4 @@ def test_a_trace_without_steps_or_configuration_has_a_header():
     trace = sample_trace(1, config={})
     empty = dataclasses.replace(trace, steps=())
     header = encode_header(empty)
-    assert header["limits"] == {"blocks": 0, "tokens_per_block": 0}
+    assert header["limits"] == {"blocks": 0, "tokens_per_block": 0, "host": 0}

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from lab.ledger import CopyView
 from lab.widgets.narration import changes, is_steady, names, sentences
 from lab.widgets.strings import translate
 from tests.lab.sample_steps import decode_step, eager_step
@@ -101,3 +102,24 @@ def test_every_step_of_a_real_run_is_worded_in_both_languages(full_trace):
                 assert text not in {name, ""}
                 assert "{" not in text
         previous = step
+
+
+def test_verification_the_cache_a_pause_and_an_unread_step_are_said():
+    step = decode_step(3, batch=2, overlap=True)
+    changed = dataclasses.replace(
+        step,
+        schedule=dataclasses.replace(step.schedule, draft_len=3, paused=(7,)),
+        reservation=dataclasses.replace(
+            step.reservation, credits=((1, 32), (4, 0)), copies=(CopyView("ONBOARD", 0, 4, 16),)
+        ),
+        outcome=dataclasses.replace(step.outcome, accepted=((0, 3), (1, 0))),
+    )
+    said = " ".join(translate(*one) for one in sentences(changed, (1, 2)))
+    assert "2 requests verify 3 drafts each, an exact fit." in said
+    assert "3 of 6 drafts were accepted; the KV of the other 3 is rewound." in said
+    assert "r1 found 32 prompt tokens in the cache." in said
+    assert "r7 paused: the blocks go back, the tokens will be computed again." in said
+    assert "Laid out before the samples of step 2 were read." in said
+    assert "1 block from the host" in [translate(*one) for one in changes(changed, None)]
+    chinese = "".join(translate(*one, "zh") for one in sentences(changed, (1, 2)))
+    assert "6 个草稿中接受了 3 个" in chinese

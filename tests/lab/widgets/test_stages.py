@@ -3,7 +3,7 @@
 import pytest
 
 from lab.snapshot import STAGES
-from lab.widgets.stages import OTHER_LINKS, ROOT, STAGE_LINKS, find_line, other_facts, stage_facts
+from lab.widgets.stages import OTHER_LINKS, ROOT, STAGE_LINKS, VIEW_LINKS, find_line, other_facts, stage_facts
 
 SOURCE = """import os
 
@@ -23,6 +23,7 @@ def alone():
 
 def test_there_is_a_link_for_every_stage():
     assert len(STAGE_LINKS) == len(STAGES)
+    assert len(stage_facts()) == len(STAGES) + len(VIEW_LINKS)
 
 
 def test_the_other_ways_belong_to_stages():

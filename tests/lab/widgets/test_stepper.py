@@ -14,7 +14,8 @@ from engine.errors import ConfigError, TraceError
 from lab.snapshot import LAYERS, ROW_KINDS, ROW_SOURCES, WRITERS
 from lab.trace import Trace
 from lab.widgets import frames, stepper
-from lab.widgets.stepper import Stepper, join_esm, read_css, stage_index, step_index
+from lab.widgets.squeeze import squeeze
+from lab.widgets.stepper import Stepper, join_esm, read_css, read_part, stage_index, step_index
 from lab.widgets.whatif import WHAT_IF_WORDS
 from tests.lab.sample_steps import decode_step, eager_step, sample_header, sample_trace
 
@@ -85,14 +86,18 @@ def test_a_real_trace_is_shipped(full_trace):
     widget.close()
 
 
-@pytest.mark.parametrize(("stage", "index"), [(None, 0), (9, 9), ("RAN", 7), ("copied", 5), ("Sample", 8)])
+@pytest.mark.parametrize(
+    ("stage", "index"),
+    [(None, 0), (9, 9), ("RAN", 7), ("copied", 5), ("Sample", 8), ("blocks", 10), ("Reuse tree", 11), (12, 12)],
+)
 def test_a_stage_has_a_number_and_two_names(stage, index):
     assert stage_index(stage) == index
 
 
-@pytest.mark.parametrize("stage", ["packing", 10, -1, 1.0, True, [], object()])
+@pytest.mark.parametrize("stage", ["packing", 13, -1, 1.0, True, [], object()])
 def test_an_unknown_stage_is_refused_with_the_names(stage):
-    with pytest.raises(ConfigError, match=r"stage must be 0 to 9 or one of SCHEDULED.*COMMITTED, got"):
+    wanted = r"stage must be 0 to 12 or one of SCHEDULED.*COMMITTED, blocks, reuse tree, overlap, got"
+    with pytest.raises(ConfigError, match=wanted):
         stage_index(stage)
 
 
@@ -255,7 +260,7 @@ def test_a_proof_of_a_step_that_is_not_there_or_cannot_be_run_is_said(light_trac
     [({"step": 10**9}, "step must be an integer from 0 to 3, got 1000000000"),
      ({"step": -5}, "step must be an integer from 0 to 3, got -5"),
      ({"step": True}, "step must be an integer from 0 to 3, got True"),
-     ({"stage": 99}, "stage must be an integer from 0 to 9, got 99"),
+     ({"stage": 99}, "stage must be an integer from 0 to 12, got 99"),
      ({"lang": "fr"}, "The 'lang' trait of a Stepper instance expected any of "),
      ({"whatifs": {"0": 5}}, "a view may set step, stage, selected, lang, predict_from, answers, got 'whatifs'"),
      ({"trace": b"x"}, "a view may set step, stage, selected, lang, predict_from, answers, got 'trace'")],
@@ -355,7 +360,7 @@ def test_every_part_is_joined():
 
 
 def test_both_sides_agree_on_codes_and_limits():
-    module = join_esm()
+    module = squeeze("".join(read_part(part) for part in stepper._ESM_PARTS))
 
     def listed(name):
         return tuple(json.loads(re.search(rf"const {name}=(\[.*?\]);", module)[1]))
