@@ -14,6 +14,7 @@ Does not: choose the batch, pad, or copy. Source: the context, extend and genera
 from collections.abc import Callable, Sequence
 
 from engine.inputs.host_inputs import DraftLayout, HostInputs, LogitRows, Segment, TokenSource
+from engine.llm_request import LlmRequest
 from engine.scheduled import PaddedBatch, RowKind, Span
 
 BlockTable = Callable[[int], tuple[int, ...]]
@@ -22,10 +23,10 @@ BlockTable = Callable[[int], tuple[int, ...]]
 def token_source(span: Span) -> TokenSource:
     """Say where a span's tokens come from: dummies are zero, a previous sample is gathered, the rest is host."""
     request = span.request
-    if request.is_dummy:
+    if request.spec.is_dummy:
         return TokenSource.ZERO
-    if span.kind is RowKind.GENERATION and request.py_batch_idx is not None:
-        return TokenSource.DEVICE
+    if span.kind is RowKind.GENERATION:
+        return TokenSource.HOST if request.py_batch_idx is None else TokenSource.DEVICE
     if span.draft_tokens and request.num_in_flight:
         return TokenSource.DEVICE
     return TokenSource.HOST
@@ -47,40 +48,46 @@ def pack(batch: PaddedBatch, block_table: BlockTable) -> HostInputs:
     spans, sources = batch.spans, _sources(batch)
     input_ids: list[int] = []
     position_ids: list[int] = []
-    previous: list[int] = []
+    previous: list[LlmRequest] = []
     gather_ids: list[int] = []
-    seq_slots: list[int] = []
+    seq_slots: list[int | None] = []
     for span, source in zip(spans, sources, strict=True):
-        first_row = len(position_ids)
-        position_ids.extend(range(span.start, span.end))
-        if source is TokenSource.HOST:
-            input_ids.extend(span.request.token_range(span.start, span.end - len(span.draft_tokens)))
+        request, start, num_rows, num_logit_rows = span.request, span.start, span.num_rows, span.num_logit_rows
+        position_ids.extend((start,) if num_rows == 1 else range(start, start + num_rows))
+        if source is TokenSource.DEVICE:
+            previous.append(request)
+        elif source is TokenSource.HOST:
+            input_ids.extend(request.token_range(start, start + num_rows - len(span.draft_tokens)))
             input_ids.extend(span.draft_tokens)
-        elif source is TokenSource.DEVICE:
-            assert span.request.py_batch_idx is not None
-            previous.append(span.request.py_batch_idx)
-        if span.num_logit_rows:
-            last_row = first_row + span.num_rows
-            gather_ids.extend(range(last_row - span.num_logit_rows, last_row))
-            assert span.request.py_seq_slot is not None, f"request {span.request_id} has no slot"
-            seq_slots.extend([span.request.py_seq_slot] * span.num_logit_rows)
-    drafts = _drafts(batch, spans, sources)
+        if num_logit_rows:
+            end_row = len(position_ids)
+            gather_ids.extend(range(end_row - num_logit_rows, end_row))
+            seq_slots.extend([request.py_seq_slot] * num_logit_rows)
+    drafts = _drafts(batch, previous)
     if drafts is not None:
         _keep_dead_rows_in_range(position_ids, spans, sources, drafts)
+    request_ids = [span.request.spec.request_id for span in spans]
     return HostInputs(
         input_ids=tuple(input_ids),
         position_ids=tuple(position_ids),
-        previous_batch_indices=tuple(previous),
-        logit_rows=LogitRows(tuple(gather_ids), tuple(seq_slots)),
+        previous_batch_indices=_slots([request.py_batch_idx for request in previous]),
+        logit_rows=LogitRows(tuple(gather_ids), _slots(seq_slots)),
         sequence_lengths=tuple([span.num_rows for span in spans]),
         prompt_lengths=tuple([span.request.py_prompt_len for span in spans]),
-        request_ids=tuple([span.request_id for span in spans]),
+        request_ids=tuple(request_ids),
         num_cached_tokens_per_seq=tuple([span.start for span in spans]),
-        block_tables=tuple([block_table(span.request_id) for span in spans]),
-        num_contexts=sum(span.kind is RowKind.CONTEXT for span in spans),
+        block_tables=tuple(map(block_table, request_ids)),
+        num_contexts=len([None for span in spans if span.kind is RowKind.CONTEXT]),
         segments=_segments(spans, sources),
         drafts=drafts,
     )
+
+
+def _slots(found: list[int | None]) -> tuple[int, ...]:
+    """Take the slots of requests that must have one."""
+    slots = tuple([slot for slot in found if slot is not None])
+    assert len(slots) == len(found), "a request of the step has no slot"
+    return slots
 
 
 def _sources(batch: PaddedBatch) -> list[TokenSource]:
@@ -97,14 +104,16 @@ def _sources(batch: PaddedBatch) -> list[TokenSource]:
     return sources
 
 
-def _drafts(batch: PaddedBatch, spans: Sequence[Span], sources: Sequence[TokenSource]) -> DraftLayout | None:
-    """Describe the drafts of this step and of the samples on the device; None for a step that knows neither."""
-    on_device = [s.request for s, source in zip(spans, sources, strict=True) if source is TokenSource.DEVICE]
-    draft_len = batch.scheduled.draft_len
-    if not draft_len and all(request.num_in_flight < 2 for request in on_device):
+def _drafts(batch: PaddedBatch, on_device: Sequence[LlmRequest]) -> DraftLayout | None:
+    """Describe the drafts of this step and of the samples on the device; None for a step that knows neither.
+
+    on_device: whose rows take their tokens from there.
+    """
+    draft_len, unread = batch.scheduled.draft_len, [request.num_in_flight for request in on_device]
+    if not draft_len and max(unread, default=0) < 2:
         return None
-    previous = tuple([max(0, request.num_in_flight - 1) for request in on_device])
-    return DraftLayout(draft_len, previous, tuple([kv_limit(span) for span in spans]))
+    previous = tuple([max(0, count - 1) for count in unread])
+    return DraftLayout(draft_len, previous, tuple([kv_limit(span) for span in batch.spans]))
 
 
 def _keep_dead_rows_in_range(
@@ -123,13 +132,15 @@ def _keep_dead_rows_in_range(
 
 
 def _segments(spans: Sequence[Span], sources: Sequence[TokenSource]) -> tuple[Segment, Segment, Segment]:
-    order = [TokenSource.HOST, TokenSource.DEVICE, TokenSource.ZERO]
-    ranks = [order.index(source) for source in sources]
-    assert ranks == sorted(ranks), f"rows out of order: {[s.value for s in sources]}"
-    rows = [sum(n.num_rows for n, s in zip(spans, sources, strict=True) if s is kind) for kind in order]
-    device_start, zero_start = rows[0], rows[0] + rows[1]
+    num_host, num_device = sources.count(TokenSource.HOST), sources.count(TokenSource.DEVICE)
+    num_zero = len(sources) - num_host - num_device
+    ordered = [TokenSource.HOST] * num_host + [TokenSource.DEVICE] * num_device + [TokenSource.ZERO] * num_zero
+    assert sources == ordered, f"rows out of order: {[s.value for s in sources]}"
+    rows = [span.num_rows for span in spans]
+    device_start = sum(rows[:num_host])
+    zero_start = device_start + sum(rows[num_host : num_host + num_device])
     return (
         Segment(TokenSource.HOST, 0, device_start),
         Segment(TokenSource.DEVICE, device_start, zero_start),
-        Segment(TokenSource.ZERO, zero_start, zero_start + rows[2]),
+        Segment(TokenSource.ZERO, zero_start, sum(rows)),
     )
