@@ -12,7 +12,7 @@ from lab.cli import replay
 from lab.cli.tables import table
 
 if TYPE_CHECKING:
-    from lab.advice.advise import Advice, GraphPrice
+    from lab.advice.advise import Advice, GraphPrice, Kind
     from lab.advice.histogram import StepSizes
     from lab.replay.settings import ReplaySettings
 
@@ -53,7 +53,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     target = None if arguments.html is None else trace_target(arguments.html)  # before the work, not after it
     settings, price = _priced(arguments)
     sizes = _sizes(arguments, settings)
-    wanted = "prefill" if arguments.prefill else "decode"
+    wanted: Kind = "prefill" if arguments.prefill else "decode"
     most = arguments.max_buckets
     advice = advise(sizes, settings.costs, price, most=most, kind=wanted)
     if arguments.json:
