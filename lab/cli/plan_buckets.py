@@ -63,7 +63,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if target is not None:
         from lab.advice.page import advice_page
 
-        kinds = [kind for kind in RULES if getattr(sizes, kind)]
+        kinds: list[Kind] = [kind for kind in RULES if getattr(sizes, kind)]
         found = [advise(sizes, settings.costs, price, most=most, kind=kind) for kind in kinds]
         target.write_text(advice_page(found), encoding="utf-8")
         print(f"written: {target}", file=sys.stderr)
