@@ -1,4 +1,4 @@
-"""Each walkthrough runs from the first cell to the last, within a minute, and what its prose claims holds in its own kernel.
+"""Each walkthrough runs to its last cell within a minute, and what its prose claims holds in its own kernel.
 
 The claims of a walkthrough are a file of its name in ``claims/``, run as one more cell behind the last: it sees every
 name that the cells have made.

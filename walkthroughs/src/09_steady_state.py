@@ -65,9 +65,10 @@ for at, guess in prediction.items():
 # Who writes which buffer, in a full step and in a steady one, and the median host time of the stages on this machine:
 
 # %%
-for at in (1, 2):
-    print(f"step {at}: {steps[at].graph.steady or 'STEADY'}")
-    for view in steps[at].buffers:
+quiet = next(step for step in steps if not step.graph.steady and not step.reservation.new_blocks)
+for step in (steps[1], quiet):
+    print(f"step {step.step}: {step.graph.steady or 'STEADY'}")
+    for view in step.buffers:
         if view.writes and view.layer != "static":
             print(f"    {view.layer} {view.name}:", ", ".join(sorted({w.writer for w in view.writes})))
 
@@ -89,12 +90,12 @@ for at in range(3, 7):  # Choose graph, Pack, Copy, Metadata
 
 # %% [markdown]
 # A full step writes every list; a steady one adds in place and gathers once. Blocks are the exception that is allowed: when a request
-# grows into a new block, the cache manager names it, and only that row of the block table is written.
+# is given another block, the cache manager names it, and of the block table only what is new is written.
 #
-# In the stepper, compare stage *Copy* of steps 1, 2 and 9.
+# In the stepper, compare stage *Copy* of steps 1, 3 and 9.
 
 # %%
-show(session.trace, step=2, stage="COPIED")
+show(session.trace, step=3, stage="COPIED")
 
 # %% [markdown]
 # ## Break it on purpose: keep the record too long
