@@ -1,0 +1,84 @@
+"""A page that `stepscope trace export` made, opened from disk with the network blocked and its own policy in force."""
+
+import pytest
+
+from engine.config import CudaGraphConfig, EngineConfig, SamplingParams
+from lab.export.page import PageSettings, export_page
+from lab.session import Session
+from tests.browser.pages import focus, press, step_of
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def trace():
+    config = EngineConfig(device="cpu", max_seq_len=128, cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4)))
+    prompts = [(0, "Hello there"), (1, "abc"), (3, "x")]
+    with Session("tiny", prompts=prompts, config=config, params=SamplingParams(max_tokens=6)) as session:
+        return session.run()
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    """Open a page in a context without a network, and see to it that it asked for nothing."""
+    contexts, asked, errors = [], [], []
+
+    def open_one(text):
+        context = chromium.new_context(offline=True, viewport={"width": 1400, "height": 1100})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        file = tmp_path / "run.html"
+        file.write_text(text, encoding="utf-8")
+        page.goto(file.as_uri())
+        page.wait_for_selector('[data-ready="1"]', timeout=20_000)
+        return page
+
+    yield open_one
+    assert errors == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+    for context in contexts:
+        context.close()
+
+
+def test_an_exported_page_steps_with_the_network_blocked(opened, trace):
+    page = opened(export_page(trace, PageSettings(step=2)))
+    focus(page)
+    assert step_of(page) == trace.steps[2].step
+    press(page, "Home")
+    seen = [step_of(page)]
+    for _ in range(len(trace) - 1):
+        press(page, "ArrowRight")
+        seen.append(step_of(page))
+    assert seen == [step.step for step in trace.steps]
+    for stage in range(1, 10):
+        press(page, "PageDown")
+        assert page.locator(".ss-panel").get_attribute("data-stage") == str(stage)
+    assert page.locator("h1").inner_text() == "tiny on cpu"
+
+
+def test_the_policy_of_an_exported_page_stops_every_other_script_and_request(opened, trace):
+    page = opened(export_page(trace))
+    violations = page.evaluate(
+        """async () => {
+          const found = [];
+          document.addEventListener("securitypolicyviolation", (event) => found.push(event.effectiveDirective));
+          const script = document.createElement("script");
+          script.textContent = "window.intruder = true";
+          document.body.append(script);
+          await new Promise((done) => setTimeout(done, 50));
+          return { found, intruder: window.intruder === true };
+        }"""
+    )
+    assert violations == {"found": ["script-src-elem"], "intruder": False}
+
+
+def test_an_exported_window_says_what_it_leaves_out_in_the_reader_s_language(opened, trace):
+    page = opened(export_page(trace, PageSettings(step=-1, most_steps=3, lang="zh", dark=True)))
+    assert "已截取" in page.locator(".about").inner_text()
+    assert step_of(page) == trace.steps[-1].step
+    focus(page)
+    press(page, "Home")
+    assert step_of(page) == trace.steps[-3].step
