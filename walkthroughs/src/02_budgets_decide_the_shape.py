@@ -21,11 +21,10 @@ from lab import Session, show
 
 LENGTHS = (20, 30, 15, 5)
 prompts = [[97 + (7 * i + 5 * n) % 26 for i in range(n)] for n in LENGTHS]  # token ids, so that lengths are exact
-eight_tokens = SamplingParams(max_tokens=8, ignore_eos=True)
 
 
 # %%
-def start(*, max_batch_size=8, max_num_tokens=64, num_blocks=64, **scheduler):
+def start(*, max_batch_size=8, max_num_tokens=64, num_blocks=64, max_tokens=8, **scheduler):
     config = EngineConfig(
         device="cpu",
         max_seq_len=80,
@@ -33,7 +32,9 @@ def start(*, max_batch_size=8, max_num_tokens=64, num_blocks=64, **scheduler):
         kv_cache=KVCacheConfig(num_blocks=num_blocks, tokens_per_block=16),
         cuda_graph=CudaGraphConfig(enabled=False),
     )
-    return Session("tiny", prompts=prompts, params=eight_tokens, config=config)
+    return Session(
+        "tiny", prompts=prompts, params=SamplingParams(max_tokens=max_tokens, ignore_eos=True), config=config
+    )
 
 
 # %% [markdown]
@@ -85,6 +86,23 @@ for scarce in ({"max_batch_size": 3}, {"num_blocks": 5}):
 # With 5 blocks the rows and the places are there, and the memory is not. The default policy, `guaranteed_no_evict`, counts what a
 # request may need *until its end*, so that nobody who has started is ever thrown out. Request 3, again, stands behind request 2.
 #
+# There is another policy, `max_utilization`, which lets in whom it can *now*. When the pool runs dry it **pauses** whoever came last: the
+# blocks go back, and later what was generated is computed again as part of the prompt. More requests at once, paid for with rows:
+
+# %%
+texts = {}
+for policy in ("guaranteed_no_evict", "max_utilization"):
+    with start(max_num_tokens=80, num_blocks=6, max_tokens=14, capacity_policy=policy) as session:
+        steps = session.run().steps
+    texts[policy] = [out.text for out in session.outputs]
+    ran = [span.request_id for span in steps[0].schedule.spans]
+    paused = {step.step: step.schedule.paused for step in steps if step.schedule.paused}
+    rows = sum(step.num_rows for step in steps)
+    print(f"{policy}: {ran} run in step 0; paused {paused or 'never'}; {rows} rows in {len(steps)} steps")
+
+# %% [markdown]
+# The texts are the same either way: a pause is a matter of time.
+#
 # ## The whole run, with the budget of 64
 #
 # Requests in generation go first, one row each; prompts share what is left. Watch the row count: 50, then 22 = 2 + 15 + 5, then 4.
@@ -118,7 +136,7 @@ show(session.trace, step=0, stage="SCHEDULED")
 
 # %%
 for attempt in (
-    lambda: session.llm.submit([97] * 70, eight_tokens),
+    lambda: session.llm.submit([97] * 70),
     lambda: SchedulerConfig(max_batch_size=8, max_num_tokens=4),
 ):
     try:
