@@ -36,6 +36,7 @@ def opened(chromium, tmp_path):
         page.wait_for_selector('[data-ready="1"]', timeout=20_000)
         return page
 
+    open_one.errors = errors
     yield open_one
     assert errors == []
     assert [url for url in asked if not url.startswith("file:")] == []
@@ -73,6 +74,7 @@ def test_the_policy_of_an_exported_page_stops_every_other_script_and_request(ope
         }"""
     )
     assert violations == {"found": ["script-src-elem"], "intruder": False}
+    assert ["Content Security Policy" in opened.errors.pop()] == [True]
 
 
 def test_an_exported_window_says_what_it_leaves_out_in_the_reader_s_language(opened, trace):

@@ -1,0 +1,68 @@
+"""``stepscope trace export``: a recorded file as a page that steps by itself, or as a timeline for Perfetto.
+
+Does not: make either (``lab/export`` and ``lab/perfetto.py`` do).
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.trace import Trace
+
+
+def add_action(actions: Any) -> None:
+    """Describe the action to the parser of ``stepscope trace``."""
+    parser = actions.add_parser(
+        "export",
+        help="make a page that steps by itself, or a timeline",
+        description="Make one HTML page that steps through a recorded file without a kernel and without the network, "
+        "to send to somebody; or a timeline that ui.perfetto.dev and chrome://tracing open. A page holds a window of a "
+        "long run, and says so.",
+    )
+    parser.add_argument("file", help="a trace file")
+    parser.add_argument("--html", metavar="OUT", help="the page to write")
+    parser.add_argument("--perfetto", metavar="OUT", help="the timeline to write, for example run.json")
+    parser.add_argument("--step", type=int, default=0, metavar="I", help="the I-th step is shown first (-1: the last)")
+    parser.add_argument(
+        "--stage", default="0", metavar="S", help="number or name of the stage shown first (%(default)s)"
+    )
+    parser.add_argument("--max-steps", type=int, metavar="N", help="steps of the page at most (2000)")
+    parser.add_argument("--language", choices=("en", "zh"), default="en", help="of the page (%(default)s)")
+    parser.add_argument("--dark", action="store_true", help="light on dark")
+    parser.add_argument("--redact", action="store_true", help="leave tokens and text out")
+    parser.set_defaults(run=export_trace)
+
+
+def export_trace(arguments: argparse.Namespace) -> int:
+    """Write what was asked for."""
+    from engine.errors import ConfigError
+    from lab.trace import Trace, trace_target
+
+    if arguments.html is None and arguments.perfetto is None:
+        message = "say what to write: --html OUT for a page that steps, --perfetto OUT for a timeline, or both"
+        raise ConfigError(message)
+    targets = {way: trace_target(out) for way in ("html", "perfetto") if (out := getattr(arguments, way)) is not None}
+    trace = Trace.load(arguments.file)
+    trace = trace.redact() if arguments.redact else trace
+    if "html" in targets:
+        targets["html"].write_text(_page(trace, arguments), encoding="utf-8")
+    if "perfetto" in targets:
+        trace.to_perfetto(targets["perfetto"])
+    for target in targets.values():
+        print(f"written: {target} ({target.stat().st_size} bytes)")
+    return 0
+
+
+def _page(trace: "Trace", arguments: argparse.Namespace) -> str:
+    from lab.export.page import MOST_STEPS, PageSettings, export_page
+    from lab.widgets.stepper import stage_index
+
+    stage = int(arguments.stage) if arguments.stage.isdecimal() else arguments.stage
+    settings = PageSettings(
+        step=arguments.step,
+        stage=stage_index(stage),
+        lang=arguments.language,
+        dark=arguments.dark,
+        most_steps=MOST_STEPS if arguments.max_steps is None else arguments.max_steps,
+    )
+    return export_page(trace, settings)

@@ -1,0 +1,64 @@
+import json
+
+import pytest
+
+from lab.cli.main import main
+from lab.trace import Trace
+from tests.lab.sample_steps import sample_trace
+
+
+@pytest.fixture
+def file(tmp_path):
+    return sample_trace(6).save(tmp_path / "run.trace.json.gz")
+
+
+def test_a_page_and_a_timeline_are_written_at_once(file, tmp_path, capsys):
+    page, timeline = tmp_path / "run.html", tmp_path / "run.json"
+    assert main(["trace", "export", str(file), "--html", str(page), "--perfetto", str(timeline), "--step", "-1"]) == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert json.loads(timeline.read_text(encoding="utf-8"))["otherData"]["model"] == "tiny"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"written: {path} ({path.stat().st_size} bytes)" for path in (page, timeline)]
+
+
+def test_what_is_redacted_is_in_neither(file, tmp_path):
+    page, timeline = tmp_path / "run.html", tmp_path / "run.json"
+    out = ["--html", str(page), "--perfetto", str(timeline)]
+    assert "a secret prompt" in Trace.load(file).header.requests[0].prompt_text
+    assert main(["trace", "export", str(file), *out, "--redact"]) == 0
+    texts = [
+        event["args"]["text"] for event in json.loads(timeline.read_text())["traceEvents"] if event["name"] == "token"
+    ]
+    assert set(texts) == {""}
+
+
+def test_a_stage_is_named_or_numbered(file, tmp_path):
+    page = tmp_path / "run.html"
+    for stage in ("3", "GRAPH_CHOSEN", "Choose graph"):
+        assert main(["trace", "export", str(file), "--html", str(page), "--stage", stage]) == 0
+        assert '"stage": 3' in page.read_text(encoding="utf-8")
+
+
+def test_the_page_is_in_the_language_and_colours_that_were_asked_for(file, tmp_path):
+    page = tmp_path / "run.html"
+    assert main(["trace", "export", str(file), "--html", str(page), "--language", "zh", "--dark"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert '<html lang="zh">' in text
+    assert 'data-jp-theme-light="false"' in text.split("<main")[0].rsplit("<body", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "say what to write: --html OUT for a page that steps, --perfetto OUT for a timeline, or both"),
+        (["--html", "no/such/folder/x.html"], "it is no file in an existing folder"),
+        (["--html", "OUT", "--step", "6"], "step must be an index from -6 to 5, got 6"),
+        (["--html", "OUT", "--stage", "lunch"], "stage must be 0 to"),
+        (["--html", "OUT", "--max-steps", "0"], "a page holds 1 to 10000 steps"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_words_and_writes_nothing(file, tmp_path, capsys, options, words):
+    page = tmp_path / "run.html"
+    assert main(["trace", "export", str(file), *[str(page) if one == "OUT" else one for one in options]]) == 2
+    assert words in capsys.readouterr().err
+    assert not page.exists()
