@@ -101,17 +101,16 @@ def test_every_path_verifies_alike(workload, backend, path, overlap):
         assert FallOff.NO_EXACT_BUCKET_PADDING_OFF in counts.reasons, "three requests, and no padding"
 
 
-@pytest.mark.parametrize("K", [1, 2, 5, 9])
+@pytest.mark.parametrize("K", [1, 5, 9])
 def test_every_draft_length_gives_the_text_up_to_the_last_position_of_the_sequence(workload, K):
     params, _texts, _ = workload
     params = [SamplingParams(max_tokens=40 - len(p), temperature=q.temperature, top_k=q.top_k, seed=q.seed)
               for p, q in zip(PROMPTS, params, strict=True)]  # fmt: skip
     whole, _ = serve(World(config(K=K, drafts=False)), params, [()] * 3)
-    for overlap in (False, True):
-        for guesses in (whole, [text[:-1] for text in whole]):
-            got, counts = serve(World(config(K=K), overlap=overlap), params, guesses)
-            assert got == whole
-            assert counts.accepted > 0
+    for overlap, guesses in ((False, whole), (True, [text[:-1] for text in whole])):
+        got, counts = serve(World(config(K=K), overlap=overlap), params, guesses)
+        assert got == whole
+        assert counts.accepted > 0
 
 
 def test_a_late_stream_changes_nothing(workload):
