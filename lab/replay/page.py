@@ -19,60 +19,28 @@ def replay_page(replay: Replay, lead: tuple[str, ...] = ()) -> str:
 
 
 def _sections(replay: Replay) -> list[Section]:
+    load, *rest = _over_time(replay)
+    return [load, *_batches(replay), *rest]
+
+
+def _over_time(replay: Replay) -> list[Section]:
+    """Show what changes while the trace is served."""
     columns = replay.columns
     times = columns["start_us"] / 1e6
+    batch = {"running": columns["requests"], "waiting": columns["waiting"]}
+    blocks = {"in use": num_usable_blocks(replay) - columns["free_blocks"]}
+    host = {"host": columns["host_ns"] / 1e3}
     spreads = {row["quantity"]: row for row in spread_rows(replay)}
 
     def spread_of(*names: str) -> list[dict[str, Any]]:
         return [spreads[name] for name in names if name in spreads]
 
-    batch = {"running": columns["requests"], "waiting": columns["waiting"]}
-    blocks = {"in use": num_usable_blocks(replay) - columns["free_blocks"]}
-    host = {"host": columns["host_ns"] / 1e3}
-    paths, buckets = path_rows(columns), bucket_rows(columns, replay.buckets)
-    sizes = size_rows(columns)
     return [
         Section(
             "Requests that run and that wait",
             over_time("Requests", times, batch, unit="requests"),
             spread_of("requests a step", "waiting requests a step", "rows a step"),
             "over all steps",
-        ),
-        Section(
-            "Batch sizes",
-            bars(
-                "Steps of each batch size",
-                [row["requests"] for row in sizes],
-                {"steps": [row["steps"] for row in sizes]},
-                axis="requests",
-                unit="steps",
-            ),
-            sizes,
-            "steps by the number of their requests, and the share of them on a graph",
-        ),
-        Section(
-            "Decode buckets and their padding",
-            bars(
-                "Padding of each bucket",
-                [row["bucket"] for row in buckets],
-                {"padding, %": [row["waste_pct"] for row in buckets]},
-                axis="bucket",
-                unit="% of the rows",
-            ),
-            buckets,
-            "steps that replayed a decode graph",
-        ),
-        Section(
-            "Paths, and why steps fell off",
-            bars(
-                "Virtual seconds by path",
-                [row["reason"] or row["path"] for row in paths],
-                {"virtual s": [row["virtual_s"] for row in paths]},
-                axis="path, or the reason of an eager step",
-                unit="virtual s",
-            ),
-            paths,
-            "all steps",
         ),
         Section(
             "KV blocks", over_time("KV blocks", times, blocks, unit="blocks"), spread_of("KV blocks in use"), "blocks"
@@ -88,5 +56,39 @@ def _sections(replay: Replay) -> list[Section]:
             None,
             spread_of("first token after, virtual ms", "finished after, virtual ms"),
             "of finished requests, since their arrival",
+        ),
+    ]
+
+
+def _batches(replay: Replay) -> list[Section]:
+    """Show the shapes that steps had, and what became of them."""
+    paths, sizes = path_rows(replay.columns), size_rows(replay.columns)
+    buckets = bucket_rows(replay.columns, replay.buckets)
+    by_size = {"steps": [row["steps"] for row in sizes]}
+    by_bucket = {"padding, %": [row["waste_pct"] for row in buckets]}
+    by_path = {"virtual s": [row["virtual_s"] for row in paths]}
+    names = [row["reason"] or row["path"] for row in paths]
+    return [
+        Section(
+            "Batch sizes",
+            bars(
+                "Steps of each batch size", [row["requests"] for row in sizes], by_size, axis="requests", unit="steps"
+            ),
+            sizes,
+            "steps by the number of their requests, and the share of them on a graph",
+        ),
+        Section(
+            "Decode buckets and their padding",
+            bars(
+                "Padding of each bucket", [r["bucket"] for r in buckets], by_bucket, axis="bucket", unit="% of the rows"
+            ),
+            buckets,
+            "steps that replayed a decode graph",
+        ),
+        Section(
+            "Paths, and why steps fell off",
+            bars("Virtual seconds", names, by_path, axis="path, or the reason of an eager step", unit="virtual s"),
+            paths,
+            "all steps",
         ),
     ]
