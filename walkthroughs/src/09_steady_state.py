@@ -13,6 +13,7 @@
 
 # %%
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
@@ -98,6 +99,27 @@ for at in range(3, 7):  # Choose graph, Pack, Copy, Metadata
 show(session.trace, step=3, stage="COPIED")
 
 # %% [markdown]
+# ## One step ahead
+#
+# Since a steady step needs no token on the host, it need not wait for one: with `EngineConfig(overlap=True)` step N + 1 is laid out and
+# sent off while the sample of step N is still on the device. The host then learns one step late that a request has ended. Request 0 here
+# ends at a stop token, which nobody can foresee:
+
+# %%
+unforeseen = SamplingParams(max_tokens=12, stop_token_ids=(107,))
+served = {}
+for overlap in (False, True):
+    with Session(
+        "tiny", prompts=prompts[:2], params=[unforeseen, params[2]], config=replace(config, overlap=overlap)
+    ) as ahead:
+        spans = [[span.request_id for span in step.schedule.spans] for step in ahead.run().steps]
+        served[overlap] = [out.text for out in ahead.outputs]
+    print(f"overlap {overlap!s:5}: requests by step {spans}, texts {served[overlap]}")
+
+# %% [markdown]
+# One row too many for request 0, in step 3, whose token is thrown away and never shown. An end that can be foreseen (`max_tokens`) costs
+# nothing.
+#
 # ## Break it on purpose: keep the record too long
 #
 # The use test compares requests. Suppose that is all somebody implements, with a record that survives the steps in between. Requests

@@ -12,3 +12,6 @@ assert outcome.verdict == "wrong(0)"
 assert [right == got for right, got in outcome.texts] == [False, False, True]
 assert run("steady-record-not-dropped", guards="on").report.outcomes[0].raised is not None
 assert texts["engine"] == texts["careful"]
+assert served[False] == served[True]
+assert spans[:5] == [[0, 1], [0, 1], [0, 1], [0, 1], [1]]
+assert sum(map(len, spans)) == 12
