@@ -6,6 +6,7 @@ know yet are made. The open question stays for a person to mark in nbgrader's ow
 Does not: run nbgrader's grading, or need nbgrader for anything else (``pip install 'stepscope[classroom]'``).
 """
 
+import warnings
 from typing import Any, Final
 
 from engine.errors import ExerciseError
@@ -25,7 +26,8 @@ def sync(book: dict[str, Any], database: str) -> int:
     except ImportError as error:
         raise ExerciseError(_MISSING) from error
     try:
-        with Gradebook(database) as gradebook:
+        with warnings.catch_warnings(), Gradebook(database) as gradebook:
+            warnings.simplefilter("ignore")  # nbgrader's own, about the order in which it fills its session
             return sum(_entry(gradebook, one) for one in book["entries"])
     except Exception as error:
         message = f"nbgrader's gradebook {database} cannot be written: {type(error).__name__}: {error}"

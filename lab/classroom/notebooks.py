@@ -9,6 +9,7 @@ Does not: run a notebook, or write files.
 
 import ast
 import hashlib
+import textwrap
 from typing import Any, Final
 
 import nbformat
@@ -71,8 +72,8 @@ def _exercise(exercise: Exercise, rule: str, solution: str | None) -> list[Any]:
         ask = (
             f'from lab.exercises import predict\n\npredict("{exercise.id}", ..., rule="{rule}")  # your answer for ...'
         )
-        cells.append(_code(f"{exercise.id}-prediction", ask, grade=False, solution=True))
-    code = _starter_code(exercise) if solution is None else f"{_BEGIN}\n{solution.rstrip()}\n{_END}"
+        cells.append(_code(f"{exercise.id}-prediction", ask, grade=False, solution=False, locked=False))
+    code = _starter_code(exercise) if solution is None else _with_solution(_starter_code(exercise), solution)
     check = (
         f"from lab.exercises import check\n\n"
         f'{exercise.id} = check("{exercise.id}", {meta.entry}, rule="{rule}")\n'
@@ -92,6 +93,15 @@ def _starter_code(exercise: Exercise) -> str:
     return "\n".join(exercise.starter.splitlines()[body[1].lineno - 1 :])
 
 
+def _with_solution(starter: str, solution: str) -> str:
+    """Put a solution's body where the starter raises, between nbgrader's marks, with its imports before it."""
+    tree = ast.parse(solution)
+    *imports, function = tree.body
+    assert isinstance(function, ast.FunctionDef), "a solution is imports and one function"
+    body = "\n".join(ast.unparse(statement) for statement in (*imports, *function.body))
+    return starter.replace("    raise NotImplementedError", textwrap.indent(f"{_BEGIN}\n{body}\n{_END}", "    "))
+
+
 def _open_question(set_name: str, chosen: dict[str, Any]) -> list[Any]:
     text = f"## An open question\n\n*{chosen['points']} points, marked by a person.*\n\n{chosen['question']}"
     answer = nbformat.v4.new_markdown_cell("*Your answer here.*", id=_cell_id(f"{set_name}-open"))
@@ -105,9 +115,10 @@ def _locked_text(grade_id: str, text: str) -> Any:
     return cell
 
 
-def _code(grade_id: str, text: str, *, grade: bool, solution: bool, points: int = 0) -> Any:
+def _code(grade_id: str, text: str, *, grade: bool, solution: bool, points: int = 0, locked: bool | None = None) -> Any:
     cell = nbformat.v4.new_code_cell(text.rstrip(), id=_cell_id(grade_id))
-    cell.metadata["nbgrader"] = _marks(grade_id, grade=grade, solution=solution, points=points)
+    marks = _marks(grade_id, grade=grade, solution=solution, points=points)
+    cell.metadata["nbgrader"] = marks if locked is None else {**marks, "locked": locked}
     return cell
 
 

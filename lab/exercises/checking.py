@@ -80,6 +80,8 @@ def check_prediction(name: str, answer: object, *, rule: str | None = None) -> s
     if prediction is None:
         message = f"{exercise.id} has nothing to predict; write {exercise.meta.entry} and check it"
         raise ExerciseError(message)
+    if answer is ...:
+        return f"{prediction.question} Put your answer in place of the dots."
     try:
         given = plain(answer)
     except (TypeError, ValueError) as error:

@@ -7,6 +7,7 @@ Does not: import torch before an engine is wanted; whoever only checks never loa
 """
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,19 +50,22 @@ def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Cas
         failure = _run(session)
         trace = session.trace
         session.close()
-    if failure is not None and not len(trace.steps):
-        message = f"the engine stopped before its first step was over: {failure}"
-        raise ExerciseError(message)
+    if failure is not None:
+        if not len(trace.steps):
+            message = f"with this function the engine stopped before its first step was over: {failure}"
+            raise ExerciseError(message)
+        sys.stdout.write(f"With this function a step failed after {len(trace.steps)} good ones. {failure}\n")
     return importlib.import_module(_SHOW).show(trace)
 
 
-def _run(session: Any) -> Exception | None:
-    """Step to the end, or to the error that the decision led to, which is returned."""
+def _run(session: Any) -> str | None:
+    """Step to the end, or to the error that the decision led to, which is returned: raised, or told to the requests."""
     try:
         session.run()
     except Exception as error:
-        return error
-    return None
+        return f"{type(error).__name__}: {error}".strip()
+    errors = [str(output.error) for output in session.outputs if output.error]
+    return errors[0] if errors else None
 
 
 def _adapter(exercise: Exercise) -> Any:

@@ -38,12 +38,12 @@ def _as_case(span: Span) -> dict[str, Any]:
 
 
 def workload(case: Case | None) -> Workload:
-    """Return prompts of 17 tokens in chunks of 16 and of 1, beside a request that decodes."""
+    """Return a prompt of 17 tokens that is cut into 16 and 1, beside three requests that decode."""
     config = EngineConfig(
         device="cpu",
         max_seq_len=64,
-        scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=20, chunking="fcfs", chunk_unit=16),
+        scheduler=SchedulerConfig(max_batch_size=4, max_num_tokens=19, chunking="fcfs", chunk_unit=16),
         cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4)),
     )
-    prompts = ((0, [1, 2, 3]), (2, [(3 * k) % 90 + 1 for k in range(17)]))
+    prompts = (*((0, [at, 2, 3]) for at in (1, 2, 3)), (2, [(3 * k) % 90 + 1 for k in range(17)]))
     return Workload(config, prompts, params(8))

@@ -40,5 +40,5 @@ def test_students_get_rules_of_their_own_where_the_course_says_so():
 def test_a_source_notebook_has_solutions_between_nbgraders_marks():
     cells = source_notebook(COURSE, "ps3", {"ex16": "def bucket_for(sizes, batch):\n    return 1"}).cells
     answer = next(cell for cell in cells if cell.metadata["nbgrader"]["grade_id"] == "ex16-answer")
-    assert answer.source.startswith("### BEGIN SOLUTION\ndef bucket_for")
-    assert answer.source.endswith("### END SOLUTION")
+    assert answer.source.startswith("def bucket_for(sizes: list[int], batch: int) -> int | None:\n")
+    assert answer.source.endswith("    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION")

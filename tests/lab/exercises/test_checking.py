@@ -47,4 +47,5 @@ def test_a_prediction_is_right_or_led_to_by_an_idea_or_of_the_wrong_form():
     )
     assert check_prediction("ex16", 5).endswith("5: not yet.")
     assert check_prediction("ex16", "8") == "Your prediction must be an integer or None, is '8' (str)."
+    assert check_prediction("ex16", ...).endswith("which size runs? Put your answer in place of the dots.")
     assert "return integers" in check_prediction("ex16", object())

@@ -5,7 +5,9 @@ import pytest
 from engine.errors import ExerciseError
 from lab.exercises import check, plug
 from lab.exercises.catalogue import exercise_names, load
+from lab.exercises.child import load_answer
 from lab.exercises.plugging import open_case
+from tests.exercises.answers import answers
 
 ADAPTED = [name for name in exercise_names() if load(name).has_adapter]
 
@@ -32,6 +34,26 @@ def test_a_counterexample_opens_as_steps_of_a_real_engine(monkeypatch, capsys):
     monkeypatch.setenv("LAB_STATIC", "1")
     check("ex16", _right, rule="b").open({"sizes": [1, 4], "batch": 3})
     assert "Step 0" in capsys.readouterr().out
+
+
+def test_a_step_that_a_wrong_function_breaks_is_said_beside_the_steps_before_it(monkeypatch, capsys):
+    monkeypatch.setenv("LAB_STATIC", "1")
+    check("ex16", lambda sizes, batch: max(sizes)).open({"sizes": [1, 4, 8], "batch": 3})
+    out = capsys.readouterr().out
+    assert "With this function a step failed after 1 good ones." in out
+    assert "Step 0" in out
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_a_right_answer_serves_every_request_of_its_workload(name, monkeypatch, capsys):
+    monkeypatch.setenv("LAB_STATIC", "1")
+    exercise = load(name)
+    rule = exercise.meta.rules[0].id
+    [solution] = answers(exercise, "solution")
+    check(name, load_answer(solution.source, solution.name, rule)).open()
+    out = capsys.readouterr().out
+    assert "a step failed" not in out
+    assert "replay" in out
 
 
 def test_what_cannot_be_plugged_in_is_said():
