@@ -16,6 +16,7 @@
 import collections
 import tempfile
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 from engine import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
@@ -86,7 +87,8 @@ for reason, first, length in reasons:
         print(f"from step {first:2}, {length:2} steps: {reason}")
 
 # %%
-show(trace, step=next(i for i, step in enumerate(trace.steps) if step.path.reason == "ABOVE_LARGEST_BUCKET"))
+first = next(i for i, step in enumerate(trace.steps) if step.path.reason == "ABOVE_LARGEST_BUCKET")
+show(replace(trace, steps=trace.steps[first - 3 : first + 17]), step=3)
 
 # %% [markdown]
 # In the stepper `f` jumps from one fall-off to the next. The same for a shell or a CI job, with an exit status (1: not reached):
