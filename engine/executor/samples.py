@@ -19,6 +19,7 @@ from engine.executor.live import LogProbs
 from engine.executor.records import PendingSamples
 from engine.inputs.records import SampleStateTensors
 from engine.llm_request import LlmRequest
+from engine.ops.send_to_host import send_to_host_
 from engine.runners.interface import ForwardOutputs
 from engine.sampling.sampler import SamplerState, TokenLogProbs, log_probs
 from engine.sampling.seeds import request_seed
@@ -111,11 +112,14 @@ class DeviceSampleSource(SampleSource):
         self._at = (self._at + 1) % len(self._mirrors)
         mirror, array, sampler = self._mirrors[self._at], self._arrays[self._at], self._sampler
         num_rows = 1 + scheduled.draft_len
-        self.stream.copy_(mirror[:num_rows], sampler.new_tokens[:num_rows, :, 0])
+        self._send(mirror[:num_rows], sampler.new_tokens[:num_rows, :, 0])
         if scheduled.draft_len:
-            self.stream.copy_(mirror[-1], sampler.num_accepted)
+            self._send(mirror[-1], sampler.num_accepted)
         rows = self._follow_logprobs(scheduled, outputs)
         return _DeviceSamples(array, self.stream.record(), rows)
+
+    def _send(self, mirror: torch.Tensor, numbers: torch.Tensor) -> None:
+        self.stream.launch(lambda: send_to_host_(mirror, numbers))
 
     def _follow_logprobs(self, scheduled: ScheduledRequests, outputs: ForwardOutputs) -> _LogProbRows | None:
         requests = scheduled.sampled_requests

@@ -19,6 +19,7 @@ from engine.inputs.draft_rows import DraftRows
 from engine.inputs.host_inputs import HostInputs
 from engine.inputs.input_buffers import DecoderInputBuffers, StagingRings
 from engine.inputs.records import BufferWrite, PreparedInputs, SampleStateTensors, Writer
+from engine.ops.advance_rows import advance_rows_
 
 
 def attention_step(host: HostInputs, padded_num_tokens: int | None = None) -> AttentionStep:
@@ -122,11 +123,9 @@ class DecoderInputPreparer:
         """
         prepared = steady.prepared
 
-        def derive() -> None:
-            torch.index_select(steady.samples, 0, steady.slots, out=prepared.input_ids)
-            prepared.position_ids.add_(1)
-
-        self._stream.launch(derive)
+        self._stream.launch(
+            lambda: advance_rows_(prepared.input_ids, prepared.position_ids, steady.samples, steady.slots)
+        )
         return prepared
 
     def wait_for_input_copy(self) -> None:
