@@ -15,12 +15,13 @@
 # %%
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.cuda_graphs.key import SampleMode
 from engine.cuda_graphs.select import select_graph
 from engine.decisions import Decisions
-from lab import Session, counterfactual, show
+from lab import Session, Trace, counterfactual, show
 
 
 # %%
@@ -46,7 +47,9 @@ prediction = {2: "?", 3: "?", 4: "?", 6: "?", 7: "?"}
 # %%
 session = Session("tiny", prompts=workload, config=config())
 steps = session.run().steps
-print("captured:", *(one.key for one in session.trace.header.warmup.captures))
+h200 = Path("data/h200_decode.trace.json.gz")
+for trace in (session.trace, *([Trace.load(h200)] if h200.exists() else [])):
+    print(f"captured on {trace.header.device.device}:", *(one.key for one in trace.header.warmup.captures))
 for at, guess in prediction.items():
     path = steps[at].path
     mode = "eager" if path.key is None else "full" if "full" in path.key else "greedy"
