@@ -152,8 +152,11 @@ class Session:
         self._submit_due()
         before = self.llm.num_steps
         self.recorder.mark()
-        for output in self.llm.step():
-            self._outputs[output.request_id] = output
+        for _ in range(2 if self.llm.config.overlap else 1):  # the first step of a run is only handed over
+            for output in self.llm.step():
+                self._outputs[output.request_id] = output
+            if self.llm.num_steps > before or self.is_finished:
+                break
         return self.recorder.last if self.llm.num_steps > before else None
 
     def run(self, max_steps: int = MAX_STEPS) -> Trace:

@@ -252,3 +252,15 @@ def test_a_live_stepper_proves_a_step_with_the_session_s_own_model(monkeypatch):
         session.llm.check()
         assert [len(output.token_ids) for output in session.outputs] == [4, 4]
         widget.close()
+
+
+def test_with_overlap_every_step_of_a_session_gives_a_snapshot_from_the_first_on():
+    with Session(
+        "tiny", prompts=[[5, 6], [7]], config=dataclasses.replace(TINY_CONFIG, overlap=True), params=SHORT
+    ) as s:
+        first = s.step()
+        assert (first.step, first.graph.flight.unread) == (0, ())
+        assert s.step().graph.flight.unread == (0,)
+        s.run()
+        assert [len(output.token_ids) for output in s.outputs] == [3, 3]
+        assert [step.step for step in s.trace.steps] == list(range(len(s.trace)))
