@@ -6,6 +6,7 @@ import pytest
 
 from engine.errors import ConfigError
 from lab.explain import LANGUAGES, SENTENCES, Sentence, explain_step, render, sentences
+from lab.ledger import CopyView
 from lab.snapshot import CheckView, GraphView, OriginView, PathView, SpanView
 from tests.lab.sample_steps import decode_step, eager_step
 
@@ -121,3 +122,24 @@ def test_a_steady_step_says_so_and_its_unwritten_lists_are_not_stale():
     stale = dataclasses.replace(old, name="position_ids")
     told = explain_step(dataclasses.replace(steady, buffers=(stale,)))
     assert "Rows 0-7 of position_ids were read although this step did not write them." in told
+
+
+def test_verify_rows_copies_a_refit_and_an_unread_step_are_told():
+    step = decode_step(4, batch=2, overlap=True)
+    spans = tuple(dataclasses.replace(span, kind="E", num_rows=4, drafts=(7, 8, 9)) for span in step.schedule.spans)
+    schedule = dataclasses.replace(step.schedule, spans=spans, draft_len=3, asked=(SpanView(5, "C", 0, 16, 0),))
+    copies = (CopyView("ONBOARD", 2, 6, 16), CopyView("DEVICE", 1, 7, 5))
+    changed = dataclasses.replace(
+        step,
+        schedule=schedule,
+        reservation=dataclasses.replace(step.reservation, copies=copies),
+        outcome=dataclasses.replace(step.outcome, accepted=((0, 2), (1, 0))),
+    )
+    text = explain_step(changed)
+    assert "Verified in 1 + 3 rows each, the newest token and the drafts behind it: 0, 1." in text
+    assert "Request 5 was to run 16 rows from position 0, before the cache was asked." in text
+    assert "It is laid out before the samples of step 3 were read." in text
+    assert "Block 2 is copied to block 6 (16 tokens, from the host)." in text
+    assert "Block 1 is copied to block 7 (5 tokens, a beginning to reuse)." in text
+    assert "Request 0 keeps 2 of 3 drafts; the KV of the others is rewound." in text
+    assert "块 2 拷贝到块 6（16 个词元，从主机取回）。" in explain_step(changed, language="zh")

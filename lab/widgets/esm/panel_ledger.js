@@ -102,7 +102,7 @@ function treePanel(cx) {
     root,
     paint(frame, at) {
       const { nodes } = cx.store.ledgerAt(2 * at + 1);
-      const removed = at ? cx.store.ledgerAt(2 * at - 1).nodes.filter((node) => cx.store.nodes.get(node.id).to <= 2 * at + 1).length : 0;
+      const removed = at ? [...cx.store.nodes.values()].filter((node) => node.to >> 1 === at).length : 0;
       const boxes = treeBoxes(nodes).slice(0, 40);
       const count = (name) => nodes.filter((node) => stateOf(node) === name).length;
       setText(lead, cx.t("tree.say", { n: nodes.length, held: count("held"), cached: count("cached"), host: count("host"), fresh: nodes.filter((node) => node.fresh).length, removed }));
