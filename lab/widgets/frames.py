@@ -271,9 +271,15 @@ def _path_and_run(step: StepSnapshot, buckets: Sequence[int]) -> Json:
             "pool": graph.pool_bytes,
             "steady": graph.steady,
             "check": [[c.name, c.expected, c.got, int(c.passed)] for c in graph.check],
-            "fl": [list(flight.order), list(flight.unread), [list(run) for run in flight.late], flight.device_us],
+            "fl": [_order(flight.order), list(flight.unread), [list(run) for run in flight.late], flight.device_us],
         },
     }
+
+
+def _order(order: Sequence[int]) -> list[int]:
+    """Return when the stages came: the first number alone where the others follow it one by one."""
+    is_run = bool(order) and list(order) == list(range(order[0], order[0] + len(order)))
+    return list(order[:1]) if is_run else list(order)
 
 
 def _outcome(step: StepSnapshot) -> Json:

@@ -61,6 +61,8 @@ class Store {
     }
     for (const [rid, token] of frame.out.tok) Store.note(this.outputs, rid, [at, token]);
     for (const [rid, text] of frame.out.txt) Store.note(this.written, rid, [at, text]);
+    const [order] = frame.run.fl; // one number stands for ten that follow each other
+    if (order.length === 1) for (let stage = 1; stage < 10; stage += 1) order.push(order[0] + stage);
     frame.acc = new Map(frame.out.acc);
     frame.late = new Map(frame.run.fl[2].flatMap(([from, to, step]) => Array.from({ length: to - from }, (_, i) => [from + i, step])));
     // Of a verify row only the accepted drafts stay: the rest is rewound.

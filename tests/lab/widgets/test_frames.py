@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
+from lab.flight import FlightView
 from lab.ledger import CopyView, LedgerView, NodeView, OwnersView, PlaceView
 from lab.snapshot import RowsView, SpanView
 from lab.trace import Trace
@@ -156,6 +157,9 @@ def test_a_frame_carries_the_ledger_drafts_and_the_order_of_stages():
     assert frame["out"]["acc"] == [[0, 1], [1, 2]]
     order, unread, late, device = frame["run"]["fl"]
     assert (len(order), unread, late, device) == (10, [6], [[0, 2, 0]], None)
+    alone = dataclasses.replace(step.graph, flight=FlightView(tuple(range(20, 30))))
+    [frame] = FrameEncoder(Trace(sample_header(), [dataclasses.replace(step, graph=alone)])).frames
+    assert frame["run"]["fl"][0] == [20]
 
 
 def test_picked_frames_begin_with_the_ledger_of_those_left_out():
