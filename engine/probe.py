@@ -1,8 +1,8 @@
 """The probe: how an observer sees every stage of every step without the engine knowing it.
 
 ``Probe`` is one method. Sites are single guarded lines (``if self._probe is not None: ...``) and exist only in
-``py_executor.py`` and its runners, ``runners/decoder.py`` and ``runners/null.py``. The value handed over is a record that
-the engine made anyway.
+``py_executor.py`` and its runners, ``runners/decoder.py`` and ``runners/null.py``. The value handed over is a record
+that the engine made anyway.
 
 Valid: each stage's value may be read only inside ``emit``; persistent buffers and metadata change contents in
 the next step, so an observer copies what it wants to keep (``lab/freeze.py`` does).

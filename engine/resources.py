@@ -8,7 +8,7 @@ Does not: schedule, own tensors, run the copies, or know the model. Source: Tens
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from engine.kv_cache.copies import BlockCopy
 from engine.kv_cache.manager import KVCacheManager
@@ -74,8 +74,9 @@ class ResourceManager:
             self._assign_slots(spans, slots)
             newcomers = [span for span in spans if not kv_cache.num_reserved_blocks(span.request_id)]
             if newcomers:
-                owners = [span for span in scheduled.spans if kv_cache.num_reserved_blocks(span.request_id)]
-                promised = sum([kv_cache.num_lacking_blocks(span.request_id, span.kv_end) for span in owners])
+                new_ids = {span.request_id for span in newcomers}
+                lacking = kv_cache.lacking(_lengths(scheduled.spans))
+                promised = sum([count for request_id, _, count in lacking if request_id not in new_ids])
                 wanted = [(span.request, span.num_rows) for span in newcomers]
                 found = kv_cache.claim(wanted, copies, num_promised=promised)
         except BaseException:
@@ -92,10 +93,8 @@ class ResourceManager:
         added: list[tuple[int, tuple[int, ...]]] = []
         copies = list(claim.block_copies)
         try:
-            for span in scheduled.spans:
-                blocks = self.kv_cache.reserve(span.request_id, span.kv_end, copies=copies)
-                if blocks:
-                    added.append((span.request_id, blocks))
+            for request_id, num_tokens, _ in self.kv_cache.lacking(_lengths(scheduled.spans)):
+                added.append((request_id, self.kv_cache.reserve(request_id, num_tokens, copies=copies)))
         except BaseException:
             self.rollback(Reservation(claim.credits, claim.slots, tuple(added), tuple(copies)))
             raise
@@ -140,3 +139,12 @@ class ResourceManager:
         """Recompute every manager's invariant from scratch."""
         self.kv_cache.check()
         self.seq_slots.check()
+
+
+def _lengths(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """Say how long each request's KV will be: (request id, tokens). Of hundreds of spans few have drafts."""
+    return [
+        (request.spec.request_id, span.kv_end if drafts else start + num_rows)
+        for span in spans
+        for request, _, start, num_rows, _, _, drafts in (span,)
+    ]

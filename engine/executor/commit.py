@@ -68,7 +68,7 @@ def _expect_token(request: LlmRequest, draft_len: int = 0) -> None:
     num_certain = 1 + (request.num_in_flight > 0)  # each step brings one token, whatever becomes of its drafts
     request.num_in_flight += 1 + draft_len
     request.py_batch_idx = request.py_seq_slot
-    is_last = request.num_generated + num_certain >= request.max_new_tokens
+    is_last = len(request.generated) + num_certain >= request.max_new_tokens
     state = RequestState.GENERATION_TO_COMPLETE if is_last else RequestState.GENERATION_IN_PROGRESS
     if request.state is not state:
         request.move_to(state)
@@ -88,10 +88,18 @@ def undo(step: OpenStep, live: Mapping[int, LiveRequest]) -> Reservation:
     return dataclasses.replace(reservation, new_blocks=blocks)
 
 
-def take_samples(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest]) -> CommitLog:
-    """Give every request of the step its tokens. Shapes: tokens [1 + K, A], by slot."""
+def take_samples(
+    step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest], *, is_watched: bool = True
+) -> CommitLog:
+    """Give every request of the step its tokens. Shapes: tokens [1 + K, A], by slot.
+
+    is_watched: somebody wants to know what text each token adds; otherwise most tokens are only appended.
+    """
     assert step.samples is not None
     log, logprobs, accepted = CommitLog(), step.samples.logprobs(), step.samples.num_accepted()
+    if not is_watched and not step.scheduled.draft_len:
+        _take_single_tokens(step, tokens[0].tolist(), live, log)
+        return log
     for request, draft_len in sampled_rows(step):
         owner = live.get(request.request_id)
         if owner is not None and owner.request is request:  # else it ended in the step before, and this is its waste
@@ -101,6 +109,23 @@ def take_samples(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequ
             if draft_len:
                 _settle_drafts(request)
     return log
+
+
+def _take_single_tokens(step: OpenStep, by_slot: list[int], live: Mapping[int, LiveRequest], log: CommitLog) -> None:
+    """Give every request one token, with a closer look only where it may matter."""
+    logprobs: dict[int, LogProbs] = dict(step.samples.logprobs()) if step.samples is not None else {}
+    for request in step.scheduled.sampled_requests:
+        owner = live.get(request.spec.request_id)
+        if owner is None or owner.request is not request:
+            continue  # as above
+        assert request.py_seq_slot is not None
+        request.num_in_flight -= 1
+        token = by_slot[request.py_seq_slot]
+        if owner.takes_blindly(token):
+            request.generated.append(token)
+        else:
+            own = logprobs.get(request.request_id)
+            take_row(owner, [token], log, () if own is None else (own,))
 
 
 def _settle_drafts(request: LlmRequest) -> None:

@@ -104,7 +104,7 @@ class Lifecycle:
         else:
             if batch is not None:
                 batch.count_step()
-            log = take_samples(step, tokens, self.queue.live)
+            log = take_samples(step, tokens, self.queue.live, is_watched=is_watched)
             self._commit_blocks(step)
         for live, reason in log.ended:
             self.finish(live, reason)
@@ -119,10 +119,13 @@ class Lifecycle:
                     live[span.request_id].request.cached_tokens = dict(_credits(step)).get(span.request_id, 0)
                 resources.commit(span.request_id, span.end)
         if step.batch is None:
+            tokens_per_block, has_drafts = resources.kv_cache.tokens_per_block, step.scheduled.draft_len > 0
             for request in step.scheduled.generating:
-                if request.request_id in live:
+                # One token more fills a block in one step of many; drafts may fill it in any.
+                is_full = not (len(request.spec.prompt_token_ids) + len(request.generated) - 1) % tokens_per_block
+                if (is_full or has_drafts) and request.request_id in live:
                     resources.commit(request.request_id, request.num_tokens - 1)
-                    if step.scheduled.draft_len and not request.num_in_flight:  # else the step behind needs the room
+                    if has_drafts and not request.num_in_flight:  # else the step behind needs the room
                         resources.rewind(request.request_id, request.num_tokens)
 
     def look_ahead(self, step: OpenStep) -> None:

@@ -20,11 +20,25 @@ _ID = operator.attrgetter("request_id")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class LiveRequest:
-    """A request of the loop with its end conditions and collected log-probabilities."""
+    """A request of the loop with its end conditions and collected log-probabilities.
+
+    is_plain: nothing but a stop id or its length can end it, and nobody collects anything with its tokens.
+    """
 
     request: LlmRequest
     stop_checker: StopChecker
     logprobs: list[LogProbs] = dataclasses.field(default_factory=list[LogProbs])
+    is_plain: bool = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look at the parameters once."""
+        self.is_plain = not self.stop_checker.reads_text and self.request.spec.params.logprobs is None
+
+    def takes_blindly(self, token: int) -> bool:
+        """Whether the next token ends nothing and need not be looked at further."""
+        request = self.request
+        is_last = len(request.generated) + 1 >= request.max_new_tokens
+        return self.is_plain and not is_last and token not in self.stop_checker.stop_ids
 
     def catch_up(self) -> None:
         """Give the stop checker the text of tokens that needed no check when they came."""

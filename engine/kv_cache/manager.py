@@ -91,6 +91,16 @@ class KVCacheManager:
         """Count the blocks that ``reserve`` would add."""
         return max(0, self.blocks_for(num_tokens) - self.num_reserved_blocks(request_id))
 
+    def lacking(self, lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        """Pick from (request id, tokens) those that do not fit into the blocks held, each with the blocks it lacks."""
+        blocks, size = self._blocks, self.tokens_per_block
+        owned = [len(blocks.get(request_id, ())) for request_id, _ in lengths]
+        return [
+            (request_id, num_tokens, -(-num_tokens // size) - count)
+            for (request_id, num_tokens), count in zip(lengths, owned, strict=True)
+            if num_tokens > count * size
+        ]
+
     def block_table(self, request_id: int) -> tuple[int, ...]:
         """Return the request's blocks in the order of its tokens; the same tuple until they change."""
         table = self._tables.get(request_id)

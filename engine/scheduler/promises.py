@@ -1,7 +1,7 @@
 """Promises: the blocks that the running requests may still ask for, as a sum that is kept and not counted again.
 
 A running request keeps its promise until a block is added to or taken from its table, and the manager says whose table
-changed. So between two admissions a step costs as many look-ups as blocks were handed out.
+changed. So a step costs as many look-ups as blocks were handed out, and requests came.
 
 Does not: decide who is let in (``capacity.py``). Source: own.
 """
@@ -25,19 +25,30 @@ class Promises:
 
     def total(self, running: tuple[LlmRequest, ...], kv: KVCacheManager) -> int:
         """Return the sum for these requests as the manager now stands."""
-        changed = kv.changed_since(self._version) if kv is self._kv and running == self._running else None
+        changed = kv.changed_since(self._version) if kv is self._kv else None
         if changed is None or any(request.spec.draft_tokens for request in running):
             self._requests = {request.request_id: request for request in running}
             self._each = {key: blocks_to_completion(request, kv) for key, request in self._requests.items()}
-            self._running, self._kv = running, kv
             self._total = sum(self._each.values())
         else:
+            if running != self._running:
+                changed |= self._exchange({request.request_id: request for request in running})
             for request_id in changed & self._each.keys():
                 promise = blocks_to_completion(self._requests[request_id], kv)
                 self._total += promise - self._each[request_id]
                 self._each[request_id] = promise
+        self._running, self._kv = running, kv
         self._version = kv.table_version
         return self._total
+
+    def _exchange(self, requests: dict[int, LlmRequest]) -> set[int]:
+        """Drop the promises of those that have gone, and return who has come; the others keep theirs."""
+        for request_id in self._each.keys() - requests.keys():
+            self._total -= self._each.pop(request_id)
+        come = {key for key, request in requests.items() if self._requests.get(key) is not request}
+        self._each.update(dict.fromkeys(come - self._each.keys(), 0))
+        self._requests = requests
+        return come
 
     def check(self) -> None:
         """Count again, when no table has changed since.

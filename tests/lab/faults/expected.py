@@ -57,7 +57,7 @@ VERDICTS: dict[str, Row] = {
         CAPTURE, "wrong(0)", 1, CAPTURE, "CUDA's own refusal cannot be lifted; the tape's is a check of ours"
     ),
     "slot-minus-one-as-index": Row(AUDIT, "wrong(2)", 6),
-    "block-table-wider-than-captured": Row(CAPACITY, "wrong(0)", 6),
+    "block-table-wider-than-captured": Row(CAPACITY, "wrong(1)", 2),
     "stale-block-table-column": Row(AUDIT, "wrong(1)", 3),
     "nan-in-unused-block": Row(AUDIT, "wrong(10)", 0),
     "cached-list-aliased": Row(AUDIT, "wrong(0)", 2),
