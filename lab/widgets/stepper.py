@@ -80,8 +80,8 @@ def join_esm() -> str:
 
 
 def read_css() -> str:
-    """Return the style sheet."""
-    return (_FOLDER / "stepper.css").read_text(encoding="utf-8")
+    """Return the style sheet: that of the stages, then that of the views."""
+    return "".join((_FOLDER / f"{name}.css").read_text(encoding="utf-8") for name in ("stepper", "views"))
 
 
 def _integer(value: object) -> int | None:
