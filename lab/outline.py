@@ -13,6 +13,7 @@ from typing import Any, Final
 from lab.snapshot import UNKNOWN, StepSnapshot
 
 NAMELESS: Final[Mapping[str, int]] = {"C": -1, "E": -2, "G": -2}  # the number in place of a request's, by kind
+IMPORTED: Final = "imported"  # the mode of a trace, and of a step, that was not recorded here
 UNTOLD: Final = "?"  # stands where a number is not known
 
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -22,26 +23,26 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "outline.eager": ("it ran eagerly", "以 eager 方式运行"),
     "outline.replay": (
-        "the graph of {bucket} ran, {padding} rows of it padding",
+        "the graph of {bucket} ran, padding rows: {padding}",
         "重放 {bucket} 的图，填充 {padding} 行",
     ),
     "outline.prefill_replay": (
-        "captured segments of {bucket} rows ran, {padding} of them padding",
+        "captured segments of {bucket} rows ran, padding rows: {padding}",
         "重放 {bucket} 行的分段图，填充 {padding} 行",
     ),
     "outline.capture": ("a graph of {bucket} was captured", "捕获 {bucket} 的图"),
     "outline.untold": ("Why it ran eagerly is not in the file.", "文件中没有说明为何以 eager 方式运行。"),
     "outline.derived": (
-        "The path follows from the bucket list that was given; the file does not tell it.",
-        "路径由给定的桶列表推出；文件中没有记录。",
+        "What the file does not say of path and reason follows from the list of buckets.",
+        "文件没有记录的路径或原因，由桶列表推出。",
     ),
     "outline.missing": (
         "Imported: which requests, tokens, blocks and buffers is not in the file.",
         "导入的步骤：文件中没有请求、词元、块和缓冲区的内容。",
     ),
     "outline.panel": (
-        "Not in the imported file: it tells the numbers of the schedule and the path, and nothing of this stage.",
-        "导入的文件中没有：它只有调度的数字和路径，没有这一阶段的内容。",
+        "Not in the imported file: it has the schedule's numbers and the path. A time at Run is the whole step's.",
+        "导入的文件中没有：它只有调度的数字和路径。“运行”处的时间是整步的时间。",
     ),
 }
 OUTLINE_WORDS: Final = _WORDS  # joined into the stepper's string table

@@ -37,7 +37,7 @@ class TraceSummary:
         """Say it in a few lines."""
         paths = ", ".join(f"{count} {path}" for path, count in self.paths.items()) or "none"
         counted = f"{self.num_requests} requests, {self.num_tokens} tokens sampled"
-        if self.num_outlines == self.num_steps > 0:
+        if self.num_outlines and not self.num_requests:
             counted = "imported: requests and tokens are not in the file"
         lines = [
             f"{self.num_steps} steps ({paths}), {counted}",

@@ -52,12 +52,13 @@ def sizes_of_recording(trace: Trace, path: str) -> StepSizes:
             decode[step.schedule.budget.num_requests] += 1
         else:
             prefill[step.schedule.budget.num_tokens] += 1
-    limits = [step.schedule.budget for step in steps]
-    max_num_tokens = max((budget.max_num_tokens for budget in limits), default=1)
+    limits = [step.schedule.budget for step in steps]  # an imported step may not know its own: then the largest is one
+    max_num_tokens = max((budget.max_num_tokens or budget.num_tokens for budget in limits), default=1)
+    max_batch_size = max((budget.max_batch_size or budget.num_requests for budget in limits), default=1)
     return StepSizes(
         decode=dict(sorted(decode.items())),
         prefill=dict(sorted(prefill.items())),
-        max_batch_size=min(max((budget.max_batch_size for budget in limits), default=1), max_num_tokens),
+        max_batch_size=max(1, min(max_batch_size, max_num_tokens)),
         max_num_tokens=max_num_tokens,
         source=f"{path}, {len(steps)} recorded steps",
     )

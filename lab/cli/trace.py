@@ -9,7 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from lab.cli import replay, trace_export
+from lab.cli import replay, trace_export, trace_import
 from lab.cli.tables import table
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def add_parser(commands: Any) -> None:
     check.add_argument("--json", action="store_true", help="print JSON instead")
     check.set_defaults(run=check_trace)
     trace_export.add_action(actions)
+    trace_import.add_action(actions)
     replay.add_action(actions)
 
 
@@ -93,34 +94,47 @@ def show_trace(arguments: argparse.Namespace) -> int:
         print(json.dumps({**report, "summary": summary, "steps": overview}, ensure_ascii=False, indent=2))
         return 0
     device = trace.header.device
-    print(f"{trace.header.model.name} on {device.device}, {trace.header.mode} mode{_SIMULATED * device.simulated}")
+    source = "".join(f", from {form}" for name, form in trace.header.versions.items() if name == "imported from")
+    where = f"{device.device}, {trace.header.mode} mode{_SIMULATED * device.simulated}{source}"
+    print(f"{trace.header.model.name} on {where}")
     print(table(overview))
     print(trace.summary())
     return 0
 
 
 def overview_row(step: "StepSnapshot") -> dict[str, Any]:
-    """Return what the table says of one step. Units: bucket in requests, of prefill in rows; host_us: microseconds."""
-    times = [us for us in step.host_us.tolist() if not math.isnan(us)]
-    return {
-        "step": step.step,
-        "path": step.graph.path,
-        "bucket": step.path.bucket if step.path.key is not None else step.metadata.padded_num_tokens,
-        "requests": step.schedule.budget.num_requests,
-        "rows": step.num_rows,
-        "padding": step.num_padding_rows,
+    """Return what the table says of one step; None: it is not known, as much is not of an imported step.
+
+    Units: bucket in requests, of prefill in rows; host_us: microseconds.
+    """
+    from lab.outline import IMPORTED
+    from lab.snapshot import UNKNOWN
+
+    requests = step.schedule.budget.num_requests
+    told = {
         "deferred": len(step.schedule.deferrals),
         "sampled": len(step.outcome.tokens),
         "drafts": step.schedule.draft_len * len(step.outcome.accepted),
         "accepted": sum(count for _, count in step.outcome.accepted),
         "finished": len(step.outcome.finished),
-        "host_us": round(sum(times), 1),
+    }
+    times = [us for us in step.host_us.tolist() if not math.isnan(us)]
+    return {
+        "step": step.step,
+        "path": step.graph.path,
+        "bucket": step.path.bucket if step.path.key is not None else step.metadata.padded_num_tokens,
+        "requests": None if requests == UNKNOWN else requests,
+        "rows": step.num_rows,
+        "padding": step.num_padding_rows,
+        **(dict.fromkeys(told) if step.mode == IMPORTED else told),
+        "host_us": round(sum(times), 1) if times else None,
         "reason": step.path.reason,
     }
 
 
 def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
     from engine.errors import TraceError
+    from lab.outline import IMPORTED
 
     if not -len(trace) <= arguments.step < len(trace):
         message = f"--step must be in [{-len(trace)}, {len(trace)}), got {arguments.step}"
@@ -134,7 +148,7 @@ def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
         print(json.dumps({**report, "conditions": conditions, "rows": rows}, ensure_ascii=False, indent=2))
         return 0
     print(sentence)
-    print(table(rows))
+    print("its rows are not in the imported file" if step.mode == IMPORTED else table(rows))
     marks = {True: "pass", False: "FAIL", None: "-"}
     for condition in step.path.conditions:
         needed = f"needed {condition.needed}, got {condition.got}"

@@ -34,8 +34,8 @@ def test_an_outline_still_counts_its_rows_and_padding():
 def test_an_outline_is_explained_without_what_nobody_knows():
     text = explain_step(outlined(decode_step(1, batch=6), padded=8))
     assert text == (
-        "Step 1: 6 rows of 6 requests, 0 of the rows from prompts; the graph of 6 ran, 2 rows of it padding. "
-        "The path follows from the bucket list that was given; the file does not tell it. "
+        "Step 1: 6 rows of 6 requests, 0 of the rows from prompts; the graph of 6 ran, padding rows: 2. "
+        "What the file does not say of path and reason follows from the list of buckets. "
         "Imported: which requests, tokens, blocks and buffers is not in the file."
     )
     assert explain_step(outlined(decode_step(1)), language="zh").startswith("第 1 步：")
