@@ -32,10 +32,12 @@ import numpy as np
 
 from lab.ledger import LedgerView
 from lab.ledger_history import picked
+from lab.outline import IMPORTED
 from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, MetadataView, RowsView, StepSnapshot
 from lab.trace import RequestRecord, RowMark, Trace, TraceHeader
 from lab.widgets.header import encode_header
 from lab.widgets.narration import changes, reason_arguments, sentences
+from lab.widgets.outline_frames import outlined
 
 HEAD_TOKENS: Final = 24  # the same numbers stand in esm/panel_rows.js
 TAIL_TOKENS: Final = 8
@@ -102,7 +104,7 @@ class FrameEncoder:
     def _frame(self, step: StepSnapshot) -> Json:
         gap = self._previous is not None and step.step != self._previous.step + 1
         marks = self._marks.get(step.step, [])
-        return {
+        frame: Json = {
             "s": step.step,
             "sch": _schedule(step),
             "res": {
@@ -126,6 +128,7 @@ class FrameEncoder:
             "chg": changes(step, self._previous),
             "gap": gap,
         }
+        return outlined(frame, step) if step.mode == IMPORTED else frame
 
     def _buffer(self, view: BufferView) -> list[Any]:
         key = (view.layer, view.name, view.address, view.capacity, view.dtype)

@@ -9,6 +9,7 @@ Does not: word anything, draw, or keep state between steps.
 from collections.abc import Sequence
 from typing import Any, Final
 
+from lab.outline import is_outline, outline_said
 from lab.snapshot import StepSnapshot
 
 Said = tuple[str, dict[str, Any]]
@@ -65,6 +66,8 @@ def _fill(step: StepSnapshot) -> Said:
 
 def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False, num_wrong: int = 0) -> list[Said]:
     """Return the sentence of a step, then its details. gap: steps before it are missing. num_wrong: marked rows."""
+    if is_outline(step):
+        return [*_of_an_outline(step, buckets), *[("say.gap", {})] * gap]
     path = step.graph.path
     if not step.schedule.spans:
         said: list[Said] = [("say.idle", {"step": step.step})]
@@ -89,6 +92,12 @@ def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False, 
     if gap:
         said.append(("say.gap", {}))
     return said
+
+
+def _of_an_outline(step: StepSnapshot, buckets: Sequence[int]) -> list[Said]:
+    ran, *rest = outline_said(step)
+    reason = step.path.reason
+    return [ran, *([] if reason is None else [(f"why.{reason}", reason_arguments(step, buckets))]), *rest]
 
 
 def _of_the_cache_and_the_device(step: StepSnapshot) -> list[Said]:

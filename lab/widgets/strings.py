@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lab.outline import OUTLINE_WORDS
 from lab.widgets.header import FINDING_WORDS
 from lab.widgets.hints import HINTS
 from lab.widgets.reason_words import REASON_WORDS
@@ -229,6 +230,7 @@ STRINGS: Final[Mapping[str, tuple[str, str]]] = {
     **SENTENCES,
     **HINTS,
     **VIEW_WORDS,
+    **OUTLINE_WORDS,
     **REASON_WORDS,
     **WHAT_IF_WORDS,
     **FINDING_WORDS,

@@ -10,7 +10,8 @@ function panelShell(cx) {
   const links = h("p", { class: "ss-links" }, link("link.code", code), link("link.article", article), link("link.word", word));
   const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel, blocksPanel, treePanel, overlapPanel].map((make) => make(cx, true));
   const locked = cx.label(h("p", { class: "ss-lead ss-locked" }), "predict.locked");
-  const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked);
+  const missing = cx.label(h("p", { class: "ss-lead" }), "outline.panel");
+  const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked, missing);
   const root = h("section", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("header", null, title, what), links, body);
   return {
     root,
@@ -28,9 +29,11 @@ function panelShell(cx) {
       setText(word, `${facts.word_en} · ${facts.word_zh}`);
       setAttr(root, "aria-labelledby", cx.id + "-tab" + stage);
       setAttr(root, "data-stage", String(stage));
+      const isMissing = frame.bare && !isLocked && stage !== 0 && stage !== 3; // another engine's log has no more
       show(locked, isLocked);
-      panels.forEach((panel, index) => show(panel.root, index === stage && !isLocked));
-      if (!isLocked) panels[stage].paint(frame, at);
+      show(missing, isMissing);
+      panels.forEach((panel, index) => show(panel.root, index === stage && !isLocked && !isMissing));
+      if (!isLocked && !isMissing) panels[stage].paint(frame, at);
     },
   };
 }

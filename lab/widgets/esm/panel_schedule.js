@@ -115,7 +115,7 @@ function schedulePanel(cx) {
   function paintWaits(frame) {
     const deferrals = frame.sch.def;
     show(waits.root, deferrals.length > 0);
-    show(empty, deferrals.length === 0);
+    show(empty, !deferrals.length && !frame.bare);
     waits.rows(Math.min(deferrals.length, 40), (item, at) => {
       const [rid, reason, needed, available] = deferrals[at];
       tagRequest(item.root, rid);
@@ -133,14 +133,15 @@ function schedulePanel(cx) {
     paint(frame) {
       const [tokens, maxTokens, requests, maxRequests] = frame.sch.bud;
       const blocks = cx.store.header.limits.blocks;
-      const spans = frame.sch.spans.map(([rid, kind, , rows]) => [rid, KINDS[kind], rows]);
+      const spans = frame.bare ? null : frame.sch.spans.map(([rid, kind, , rows]) => [rid, KINDS[kind], rows]);
       budgets.rows.set(tokens, maxTokens, spans);
-      budgets.requests.set(requests, maxRequests, spans.map(([rid, kind]) => [rid, kind, 1]));
+      budgets.requests.set(requests, maxRequests, spans && spans.map(([rid, kind]) => [rid, kind, 1]));
       show(budgets.blocks.root, blocks > 0);
       const { owners } = cx.store.ledgerAt(2 * cx.at);
       budgets.blocks.set(owners.size, blocks, heldParts(cx, owners));
       show(asked, frame.sch.asked.length > 0);
       setText(asked, cx.t("sch.asked", { who: frame.sch.asked.map(([rid, start, rows]) => `${cx.store.name(rid)} ${start}–${start + rows - 1}`).join(", ") }));
+      show(runs.root, !frame.bare);
       paintRuns(frame);
       paintWaits(frame);
       show(paused, frame.sch.paused.length > 0);

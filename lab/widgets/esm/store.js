@@ -82,7 +82,7 @@ class Store {
     }
     frame.n = frame.rows.reduce((sum, group) => sum + group[5], 0);
     frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), 0);
-    frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0);
+    frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0) || null; // null: nobody measured it
     frame.ctx = frame.sch.spans.reduce((sum, span) => sum + (span[1] === 0 ? span[3] : 0), 0);
     frame.steady = frame.run.steady === "";
     frame.eager = frame.run.path === "eager";

@@ -117,6 +117,7 @@ function timelinePart(cx) {
       setAttr(range, "aria-valuetext", cx.t("nav.value", { step: frame.s, first: cx.store.frames[0].s, last: cx.lastStep(), path: cx.hidden(at) ? "?" : ["run." + frame.run.path], bucket: cx.hidden(at) ? "?" : frame.path.key === null ? "–" : frame.path.bucket }));
       setText(scale, cx.t("tl.scale", { max: cx.store.maxRows }));
       setAttr(chart, "aria-label", cx.t("tl.aria", { n: cx.store.length, eager: cx.store.frames.reduce((n, one) => n + one.eager, 0) }));
+      show(warm, !frame.bare);
       setText(warm, cx.t("warm.chip", { n: cx.store.header.warmup.length }));
       setAttr(warm, "aria-expanded", String(cx.open.warmup));
     },

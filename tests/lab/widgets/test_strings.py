@@ -11,7 +11,11 @@ from lab.widgets.strings import STRINGS, table, translate
 
 ESM = Path(narration.__file__).parent / "esm"
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(ESM.glob("*.js")))
-WRITERS = (*sorted(ESM.parent.glob("*.py")), ESM.parents[1] / "counterfactuals" / "search.py")
+WRITERS = (
+    *sorted(ESM.parent.glob("*.py")),
+    ESM.parents[1] / "counterfactuals" / "search.py",
+    ESM.parents[1] / "outline.py",
+)
 PYTHON = "\n".join(path.read_text(encoding="utf-8") for path in WRITERS)
 PYTHON = re.sub(r'"[\w.]+": ', "", PYTHON)  # the table's own keys are no use of them
 SLOT = re.compile(r"\{(\w+)")
