@@ -91,7 +91,8 @@ def _example(exercise: Exercise, example: Example, caller: Caller) -> Counterexa
     outcome = caller(example.case)
     problem = no_answer(exercise, outcome)
     if problem is None and not same(outcome.value, example.answer):
-        problem = f"the answer is {shown(example.answer)}"
+        verb = "the answer is" if exercise.world is None else "it should be"
+        problem = f"{verb} {shown(example.answer)}"
     return None if problem is None else Counterexample(example.case, outcome, problem)
 
 

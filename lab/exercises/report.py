@@ -90,7 +90,8 @@ def wrong_lines(exercise: Exercise, wrong: Counterexample) -> list[str]:
     """Say a counterexample: the call, what came back, what is wrong with it, what was printed."""
     out = [call_text(exercise, wrong.case)]
     if wrong.outcome.kind == "value":
-        out += [f"returned {shown(wrong.outcome.value)}", wrong.problem]
+        verb = "returned" if exercise.world is None else "led to"
+        out += [f"{verb} {shown(wrong.outcome.value)}", wrong.problem]
     else:
         out.append(wrong.outcome.text)
         if wrong.problem != wrong.outcome.text:

@@ -41,6 +41,14 @@ def cell_of(raw, grade_id):
     return next(cell for cell in raw["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == grade_id)
 
 
+def only_answers(raw, *names):
+    """The notebook with the answer cells of these exercises alone."""
+    ids = [f"{name}-answer" for name in names]
+    found = [cell["metadata"]["nbgrader"]["grade_id"] for cell in raw["cells"]]
+    cells = [c for c, one in zip(raw["cells"], found, strict=True) if one in ids or not one.endswith("-answer")]
+    return {**raw, "cells": cells}
+
+
 def free_cell(text):
     """A code cell that a student added."""
     return {"cell_type": "code", "metadata": {}, "source": text, "outputs": [], "execution_count": None}

@@ -3,8 +3,8 @@
     python -m tests.exercises.nbgrader_agreement --nbgrader VENV/bin/nbgrader [--set ps3] [--students 6]
 
 Generates an assignment from our source notebook, compares it with our release, grades a generated class with its
-autograde and with ours, writes our marks through ``sync-nbgrader``, and sends one submission through nbgrader's exchange
-on a local folder. VENV holds nbgrader, hypothesis and numpy; it need not hold this project.
+autograde and with ours, writes our marks through ``sync-nbgrader``, and sends one submission through nbgrader's
+exchange on a local folder. VENV holds nbgrader, hypothesis and numpy; it need not hold this project.
 
 Does not: install anything.
 """

@@ -10,7 +10,8 @@ from lab.exercises.naming import hashed, misconception
 from tests.exercises.answers import answers
 from tests.exercises.build import marks
 
-QUICK = Effort(num_cases=25, num_shrinks=0)
+QUICK = Effort(num_cases=8, num_shrinks=0)
+LONG = Effort(num_cases=120, num_shrinks=0, seed=1)
 TABLE = [(name, rule.id) for name in exercise_names() for rule in load(name).meta.rules]
 
 
@@ -31,14 +32,23 @@ def test_every_right_answer_passes_every_check_and_is_called_no_misconception(na
         assert misconception(exercise, caller, rule=rule) is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rule"), TABLE)
+def test_every_right_answer_passes_many_cases_with_another_seed(name, rule):
+    exercise = load(name)
+    for answer in [*answers(exercise, "solution"), *answers(exercise, "right")]:
+        failed = [(r.name, r.counterexample) for r in _results(exercise, answer, rule, LONG) if not r.passed]
+        assert not failed, f"{answer.name}: {failed[0]}"
+
+
 @pytest.mark.parametrize(("name", "rule"), TABLE)
 def test_every_wrong_answer_fails_and_is_named(name, rule):
     exercise = load(name)
     wrong = answers(exercise, "wrong")
     assert len(wrong) >= 5
     for answer in wrong:
-        results = _results(exercise, answer, rule, Effort(num_cases=60, num_shrinks=0))
-        assert any(not r.passed for r in results), f"{answer.name} passes"
+        efforts = (QUICK, Effort(num_cases=60, num_shrinks=0))  # the second only for what fails in few cases
+        assert any(not r.passed for effort in efforts for r in _results(exercise, answer, rule, effort)), answer.name
         caller = LocalCaller(exercise, load_answer(answer.source, answer.name, rule))
         found = misconception(exercise, caller, rule=rule)
         assert found is not None, f"{answer.name} is not named"

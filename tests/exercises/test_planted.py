@@ -7,6 +7,8 @@ from lab.classroom.submissions import read_notebook
 from lab.exercises.catalogue import load
 from tests.exercises.classes import SEED, cell_of, course, free_cell, notebook, source_of
 
+pytestmark = pytest.mark.slow
+
 COURSE = course("ada")
 RULE = COURSE.rule("ex16")
 RIGHT = source_of("ex16", "solution", 0, RULE)

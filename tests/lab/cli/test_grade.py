@@ -7,7 +7,7 @@ import pytest
 
 from lab.classroom.course import read_course
 from lab.cli.main import main
-from tests.exercises.classes import write_class
+from tests.exercises.classes import notebook, only_answers, source_of, write
 
 COURSE = """
 [course]
@@ -26,7 +26,10 @@ def room(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "course.toml").write_text(COURSE, encoding="utf-8")
     (tmp_path / "seed.toml").write_text('seed = "a secret seed"\n', encoding="utf-8")
-    write_class(tmp_path / "in", read_course("course.toml"), "ps3")
+    course = read_course("course.toml")
+    for number, student in enumerate(("ada", "bo")):
+        source = source_of("ex16", "wrong", number, course.rule("ex16"))
+        write(tmp_path / "in", student, "ps3", only_answers(notebook(course, "ps3", {"ex16": source}), "ex16"))
     return tmp_path
 
 
