@@ -3,8 +3,7 @@
 #
 # **问题。** 这座房子里有什么，从哪里看起？
 #
-# 两个包：`engine` 是一个语言模型推理引擎，做法仿照 TensorRT-LLM 的 PyTorch 后端；`lab` 观察它，陪你一步一步走。本页是地图：十个阶段在
-# 哪里、用哪些词、别家怎么做、各篇的顺序。想先看点会动的，就先去[第 1 篇](01_one_step_ten_stages_zh.ipynb)，再回来。
+# 两个包：`engine` 是一个语言模型推理引擎，做法仿照 TensorRT-LLM 的 PyTorch 后端；`lab` 观察它，陪你一步一步走。本页是地图：十个阶段在哪里、用哪些词、别家怎么做、各篇的顺序。想先看点会动的，就先去[第 1 篇](01_one_step_ten_stages_zh.ipynb)，再回来。
 #
 # **这里模拟的：** 没有 GPU 时，图是 CPU 上的一盘*磁带*。它能证明键、地址和内容，不能证明速度和流的先后；凡是出自它的结果都会注明。
 
@@ -53,8 +52,7 @@ for stage, link in zip(STAGES, STAGE_LINKS, strict=True):
     print(f"{stage:13} {link.file:33} {link.word_zh}")
 
 # %% [markdown]
-# 相邻两个阶段之间，总是一条有名字的冻结记录。步进器把它们画出来：先点它一下，方向键换步，PageUp 和 PageDown 换阶段，`?` 列出所有按键。
-# 仓库里保存的是一张图和一个页面；执行 *Run > Run All Cells* 就活了。
+# 相邻两个阶段之间，总是一条有名字的冻结记录。步进器把它们画出来：先点它一下，方向键换步，PageUp 和 PageDown 换阶段，`?` 列出所有按键。仓库里保存的是一张图和一个页面；执行 *Run > Run All Cells* 就活了。
 
 # %%
 show(trace, step=2, stage="PACKED", lang="zh")
@@ -83,9 +81,7 @@ show(trace, step=2, stage="PACKED", lang="zh")
 #
 # ## 别家怎么做
 #
-# 这里的*文章*是平昊阳的《TensorRT-LLM 源码完全拆解(五)：PyTorchModelEngine 与输入组装》（本仓库不附带）。文章末尾有一张表：只有 TensorRT-LLM
-# 要求地址稳定、对象同一、形状分桶，其余三家每步重建批对象，“形状固定即可”。**这对其中任何一家都不成立。** 我们 2026 年在它们的源码里读到的是
-# （各文件版本不尽相同，不代表某个发行版）：
+# 这里的*文章*是平昊阳的《TensorRT-LLM 源码完全拆解(五)：PyTorchModelEngine 与输入组装》（本仓库不附带）。文章末尾有一张表：只有 TensorRT-LLM要求地址稳定、对象同一、形状分桶，其余三家每步重建批对象，“形状固定即可”。**这对其中任何一家都不成立。** 我们 2026 年在它们的源码里读到的是（各文件版本不尽相同，不代表某个发行版）：
 #
 # | | 步与步之间的批次 | 图覆盖什么 | 默认的大小 | 还要满足什么 |
 # |---|---|---|---|---|
@@ -97,12 +93,9 @@ show(trace, step=2, stage="PACKED", lang="zh")
 # | transformers 连续批处理 | 每步新建列表，写进静态张量 | 前向和采样 | 2 的幂（解码） | 每个主机数都在键里 |
 # | 这里 | 持久缓冲区，稳态路径 | 整个解码；预填充可选，分段 | 向上取整 | 同 TensorRT-LLM，地址总是检查 |
 #
-# 读的是：vLLM `v1/worker/gpu_model_runner.py`（000fc94b）、`v1/cudagraph_dispatcher.py`（ae2e8e62）、`v1/worker/gpu/`（0036d38d）；SGLang
-# `model_executor/runner/`（003fca80、00021f78）；llama.cpp `llama-graph.cpp`（00395eb2）、ggml `ggml-cuda.cu`（d99724f2）；transformers
-# `generation/continuous_batching/`（00a11b6a）；TensorRT-LLM（0ea8c1de）。
+# 读的是：vLLM `v1/worker/gpu_model_runner.py`（000fc94b）、`v1/cudagraph_dispatcher.py`（ae2e8e62）、`v1/worker/gpu/`（0036d38d）；SGLang `model_executor/runner/`（003fca80、00021f78）；llama.cpp `llama-graph.cpp`（00395eb2）、ggml `ggml-cuda.cu`（d99724f2）；transformers `generation/continuous_batching/`（00a11b6a）；TensorRT-LLM（0ea8c1de）。
 #
-# 那么 TensorRT-LLM 特别在哪里？不在地址稳定，这是大家都要的；而在它的填充行是一个*完整的请求*（vLLM 只填几个数，槽位写 -1；SGLang 用一个
-# 保留行；llama.cpp 根本没有这样的行），还在于稳态路径一个列表也不碰。
+# 那么 TensorRT-LLM 特别在哪里？不在地址稳定，这是大家都要的；而在它的填充行是一个*完整的请求*（vLLM 只填几个数，槽位写 -1；SGLang 用一个保留行；llama.cpp 根本没有这样的行），还在于稳态路径一个列表也不碰。
 #
 # ## 故意弄坏它：拿走实验室
 #

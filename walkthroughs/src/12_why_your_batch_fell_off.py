@@ -76,15 +76,16 @@ for size in sorted({step.path.num_requests for step in decoding}):
 # The average hides it: most tokens come from good steps. Look at *stretches* instead, runs of steps without a graph:
 
 # %%
-stretch, reasons = [], []
+stretches = []
 for step in decoding:
-    if stretch and (step.path.reason != stretch[-1].path.reason or step.step != stretch[-1].step + 1):
-        reasons.append((stretch[0].path.reason, stretch[0].step, len(stretch)))
-        stretch = []
-    stretch.append(step)
-for reason, first, length in reasons:
-    if reason:
-        print(f"from step {first:2}, {length:2} steps: {reason}")
+    last = stretches[-1][-1] if stretches else None
+    if last and step.path.reason == last.path.reason and step.step == last.step + 1:
+        stretches[-1].append(step)
+    else:
+        stretches.append([step])
+for some in stretches:
+    if some[0].path.reason:
+        print(f"from step {some[0].step:2}, {len(some):2} steps: {some[0].path.reason}")
 
 # %%
 first = next(i for i, step in enumerate(trace.steps) if step.path.reason == "ABOVE_LARGEST_BUCKET")

@@ -11,3 +11,4 @@ assert share == 1.0
 assert lost
 assert min(lost) > 10
 assert loose.summary().padding_share < fixed.summary().padding_share
+assert sum(len(some) for some in stretches) == len(decoding)
