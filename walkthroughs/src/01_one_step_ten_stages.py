@@ -57,6 +57,7 @@ workload = [
 ]
 
 # %%
+config = replace(config, dtype="bfloat16")  # half the memory of float32, so that it also fits into a Binder
 session = Session(MODEL, prompts=workload, config=config)
 for graph in session.trace.header.warmup.captures:
     print(f"capture {graph.key}: {graph.seconds:.2f} s, pool +{graph.num_bytes / 1e6:.1f} MB (simulated)")

@@ -53,6 +53,7 @@ workload = [
 ]
 
 # %%
+config = replace(config, dtype="bfloat16")  # 内存是 float32 的一半，在 Binder 里也放得下
 session = Session(MODEL, prompts=workload, config=config)
 for graph in session.trace.header.warmup.captures:
     print(f"捕获 {graph.key}：{graph.seconds:.2f} 秒，内存池 +{graph.num_bytes / 1e6:.1f} MB（模拟）")

@@ -14,6 +14,8 @@
 
 # %%
 import collections
+import contextlib
+import io
 import tempfile
 import textwrap
 from dataclasses import replace
@@ -142,10 +144,29 @@ print(f"padding {loose.summary().padding_share:.1%} of rows")
 # %% [markdown]
 # Less padding than before, and the largest batches, in which most users wait, have lost their graph. Try `enable_padding=False` too.
 #
+# ## With a log of another engine
+#
+# TensorRT-LLM and vLLM log step statistics too, and these can be imported (`docs/import.md`; the sample here is our own, in the form of
+# TensorRT-LLM's iteration log). What a log does not tell is missing in every view. This one does not say how a step ran, so its path
+# follows from the list of captured sizes:
+
+# %%
+log = Path("..") / "lab" / "imports" / "samples" / "trtllm_iter.log"
+form = ["--from", "trtllm-iter-log", "--buckets", "1,2,4,8"]
+with contextlib.redirect_stdout(io.StringIO()):
+    main(["trace", "import", str(log), *form, "--out", str(folder / "other.trace.json.gz")])
+imported = Trace.load(folder / "other.trace.json.gz")
+print(imported.summary())
+for step in imported.steps[-3:]:
+    print(f"step {step.step}: {step.path.num_requests} requests, {step.graph.path} {step.path.reason or ''}")
+
+# %% [markdown]
+# The ninth request again. `show(imported)` opens it in the stepper.
+#
 # ## With your own service
 #
 # `with attach(llm) as recorder:` around whatever drives your engine, then `recorder.trace.save(path, redact=True)`: lengths, paths and times
-# stay, tokens and text go (walkthrough 14). A redacted trace cannot be re-run, so it has reasons and no proofs.
+# stay, tokens and text go (walkthrough 14). Neither a redacted nor an imported trace can be re-run: they have reasons and no proofs.
 #
 # You have just seen three files: `engine/reasons.py` (why a step may fall off), `lab/reasons.py` (the words and the fixes) and
 # `lab/counterfactuals/search.py` (the proof).

@@ -12,3 +12,9 @@ assert lost
 assert min(lost) > 10
 assert loose.summary().padding_share < fixed.summary().padding_share
 assert sum(len(some) for some in stretches) == len(decoding)
+assert [(step.path.num_requests, step.graph.path) for step in imported.steps[-3:]] == [
+    (5, "replay"),
+    (8, "replay"),
+    (9, "eager"),
+]
+assert imported.steps[-1].path.reason == "ABOVE_LARGEST_BUCKET"
