@@ -134,7 +134,7 @@ def _time_limit(seconds: float) -> Any:
 
     try:
         before = signal.signal(signal.SIGPROF, stop)
-    except ValueError:
+    except (ValueError, AttributeError):  # not the main thread; or a system without such signals (Windows)
         yield
         return
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -147,7 +147,7 @@ def _time_limit(seconds: float) -> Any:
 
 def describe(error: BaseException) -> str:
     """Say an exception in one line, with the learner's line that it came from."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())[: MAX_PRINTED // 4]
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")[: MAX_PRINTED // 4]
     text = re.sub(r"0x[0-9a-f]{6,}", "0x...", text)  # an address differs from run to run
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == SOURCE_NAME or "ipykernel" in frame.filename or frame.filename.startswith("<ipython"):

@@ -43,7 +43,7 @@ def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Cas
         message = "a report of a file has no function to plug in; check the function in a notebook cell, then open()"
         raise ExerciseError(message)
     workload: Workload = adapter.workload(case)
-    llm_class: Any = importlib.import_module(_LLM).LLM
+    llm_class: Any = _engine().LLM
     session_class: Any = importlib.import_module(_SESSION).Session
     with llm_class("tiny", workload.config, decisions=adapter.decisions(function, rule)) as llm:
         session = session_class(llm, prompts=list(workload.prompts), params=workload.params)
@@ -56,6 +56,17 @@ def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Cas
             raise ExerciseError(message)
         sys.stdout.write(f"With this function a step failed after {len(trace.steps)} good ones. {failure}\n")
     return importlib.import_module(_SHOW).show(trace)
+
+
+def _engine() -> Any:
+    """Import the engine. Raises: ExerciseError where PyTorch is not installed."""
+    try:
+        return importlib.import_module(_LLM)
+    except ModuleNotFoundError as error:
+        message = (
+            f"the stepper needs the engine, and {error.name} is not installed; `pip install ./stepscope` brings it"
+        )
+        raise ExerciseError(message) from error
 
 
 def _run(session: Any) -> str | None:

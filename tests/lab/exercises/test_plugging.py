@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import ExerciseError
-from lab.exercises import check, plug
+from lab.exercises import check, plug, plugging
 from lab.exercises.catalogue import exercise_names, load
 from lab.exercises.child import load_answer
 from lab.exercises.plugging import open_case
@@ -54,6 +54,13 @@ def test_a_right_answer_serves_every_request_of_its_workload(name, monkeypatch, 
     out = capsys.readouterr().out
     assert "a step failed" not in out
     assert "replay" in out
+
+
+def test_without_the_engines_libraries_the_message_says_what_to_install(monkeypatch):
+    report = check("ex16", _right, rule="b")
+    monkeypatch.setattr(plugging, "_LLM", "engine.no_such_module")
+    with pytest.raises(ExerciseError, match=r"is not installed; `pip install ./stepscope` brings it"):
+        report.open()
 
 
 def test_what_cannot_be_plugged_in_is_said():
