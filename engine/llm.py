@@ -279,10 +279,13 @@ class LLM:
 
     def _abandon(self, box: _Box) -> None:
         """Abort what still runs for a caller that is gone, and drop its outputs."""
-        for request_id in [i for i, other in self._boxes.items() if other is box]:
+        request_ids = [i for i, other in self._boxes.items() if other is box]
+        for request_id in request_ids:
             if not self._is_closed and self._executor.is_live(request_id):
                 self._executor.abort(request_id)
-                self._collect()
+        if request_ids:
+            self._collect()  # also of one that ended by itself while somebody else was aborted
+        for request_id in request_ids:
             self._boxes.pop(request_id, None)
 
     def _enqueue(self, validated: ValidRequest, box: _Box | None = None) -> int:

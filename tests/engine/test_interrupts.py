@@ -1,5 +1,6 @@
 """Interrupts, probes and callers in each other's way: nothing is lost, and no later token changes."""
 
+import dataclasses
 import itertools
 import signal
 
@@ -98,6 +99,21 @@ def test_a_stream_whose_request_is_aborted_ends(llm):
     llm.abort(request_id)
     assert llm.step() == []
     assert first + "".join(stream) == llm.generate("hello", SamplingParams(max_tokens=1))[0].text
+
+
+def test_the_output_of_an_abandoned_stream_that_ended_in_an_abort_is_handed_to_nobody():
+    with LLM("tiny", dataclasses.replace(CONFIG, overlap=True)) as llm:
+        stream = llm.stream("hello", SamplingParams(max_tokens=4, ignore_eos=True))
+        next(stream)
+        other = llm.submit("abc", SamplingParams(max_tokens=20, ignore_eos=True))
+        while len(llm._executor._live) == 2 and not llm._executor._live[0].request.state.name.endswith("TO_COMPLETE"):
+            llm.step()
+        llm.abort(other)  # reads what is on its way: the stream's last token
+        assert not llm._executor.is_live(0)
+        stream.close()
+        assert [output.request_id for output in llm.step()] == [other]
+        assert not llm._boxes
+        assert not llm.has_unfinished
 
 
 def test_an_interrupt_while_an_output_is_handed_out_loses_nothing(monkeypatch, llm):
