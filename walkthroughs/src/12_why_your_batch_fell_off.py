@@ -25,8 +25,6 @@ from engine import CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfi
 from lab import Session, Trace, counterfactual, show
 from lab.cli.main import main
 
-folder = Path(tempfile.mkdtemp())
-
 # %% [markdown]
 # ## An hour in the life of a service, in sixty-odd steps
 #
@@ -47,6 +45,7 @@ workload = [(at, [97 + (7 * i + j) % 26 for j in range(4 + i % 7)], long) for i,
 workload[22] = (41, workload[22][1], warm)
 
 # %%
+folder = Path(tempfile.mkdtemp())
 path = record("served", batch_sizes=(1, 2, 4, 8), sample_modes=("greedy",))
 trace = Trace.load(path)
 print(path.name, f"{path.stat().st_size / 1000:.0f} kB,", trace)
