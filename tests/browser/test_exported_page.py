@@ -1,9 +1,14 @@
 """A page that `stepscope trace export` made, opened from disk with the network blocked and its own policy in force."""
 
+from pathlib import Path
+
 import pytest
 
 from engine.config import CudaGraphConfig, EngineConfig, SamplingParams
 from lab.export.page import PageSettings, export_page
+from lab.imports import read_log
+from lab.imports.outline_steps import Limits
+from lab.imports.read_log import ImportSettings, import_log
 from lab.session import Session
 from tests.browser.pages import focus, press, step_of
 
@@ -84,3 +89,31 @@ def test_an_exported_window_says_what_it_leaves_out_in_the_reader_s_language(ope
     focus(page)
     press(page, "Home")
     assert step_of(page) == trace.steps[-3].step
+
+
+SAMPLES = {"csv": "steps.csv", "trtllm-iter-log": "trtllm_iter.log", "vllm-cudagraph-log": "vllm_cudagraph.log"}
+
+
+@pytest.mark.parametrize("form", SAMPLES)
+def test_an_imported_run_steps_and_says_what_it_lacks(opened, form):
+    path = Path(read_log.__file__).parent / "samples" / SAMPLES[form]
+    trace = import_log(path, form, ImportSettings(limits=Limits(buckets=(1, 2, 4, 8))))
+    page = opened(export_page(trace))
+    focus(page)
+    assert "Imported" in page.locator(".about").inner_text()
+    for step in trace.steps:
+        assert step_of(page) == step.step
+        told = page.locator(".ss-detail").inner_text()
+        assert ("is not in the file" in told) == bool(step.schedule.spans)
+        press(page, "ArrowRight")
+    press(page, "Home")
+    for stage in range(13):
+        assert page.locator(".ss-panel").get_attribute("data-stage") == str(stage)
+        shown = page.locator(".ss-panel").inner_text()
+        assert ("Not in the imported file" in shown) == (stage not in {0, 3})
+        text = page.locator(".stepscope").inner_text()
+        assert not [word for word in ("undefined", "NaN", "null", "{") if word in text]
+        press(page, "PageDown")
+    press(page, "f")
+    first = next(step for step in trace.steps[1:] if step.graph.path == "eager")
+    assert step_of(page) == first.step
