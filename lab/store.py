@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from engine import fields
 from engine.errors import TraceError
@@ -54,7 +55,7 @@ def _fields(kind: type, version: int) -> tuple[tuple[str, object], ...]:
 def _shape_of(hint: object) -> tuple[str, tuple[object, ...]]:
     """Sort a type hint into one of the few forms that the snapshot uses."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is np.ndarray:
+    if origin in (np.ndarray, npt.NDArray):  # since numpy 2.5 the second is a name of its own
         return "array", ()
     if origin is tuple:
         return ("list", (args[0],)) if args[-1] is Ellipsis else ("pair", args)
