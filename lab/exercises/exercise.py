@@ -166,6 +166,12 @@ class Exercise:
         return (self.folder / "adapter.py").is_file()
 
     def spec(self, rule_id: str) -> str:
-        """Return the task in Markdown, with the version of the rule written out."""
+        """Return the task in Markdown, with the version of the rule written out and where to read about it."""
         text = (self.folder / "spec.md").read_text(encoding="utf-8")
-        return text.replace("{rule}", self.rule(rule_id).text)
+        return f"{text.replace('{rule}', self.rule(rule_id).text).rstrip()}\n\n{self._where()}\n"
+
+    def _where(self) -> str:
+        """Say where the subject is treated, and which public bug it is modelled on."""
+        places = self.meta.places
+        bug = f" Modelled on a public bug: {places.modelled_on}." if places.modelled_on else ""
+        return f"*{self.meta.title_zh}. Walkthrough {places.walkthrough}; in the article: {places.article}.{bug}*"

@@ -31,5 +31,7 @@ def test_the_spec_states_the_rule_that_applies():
     exercise = load("ex16")
     assert exercise.rule("b").text in exercise.spec("b")
     assert exercise.rule("a").text not in exercise.spec("b")
+    assert "Walkthrough 07; in the article: Padding" in exercise.spec("a")
+    assert "sgl-project/sglang#30752" in exercise.spec("a")
     assert exercise.world is None
     assert exercise.has_adapter
