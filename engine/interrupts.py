@@ -48,14 +48,18 @@ def listening() -> Generator[None]:
     if _current or threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
         return
-    listener = _Listener(previous)
+    listener = _Listener(previous, depth=1)  # a signal between two lines here must not leave one of them undone
     try:
         signal.signal(signal.SIGINT, listener)
         _current.append(listener)
+        listener.depth -= 1
+        listener.let_out()
         yield
     finally:
+        listener.depth += 1
         _current.clear()
         signal.signal(signal.SIGINT, previous)
+        listener.let_out()
 
 
 class uninterrupted:  # noqa: N801 - it is used as contextlib's own are, and a generator would cost several times as much

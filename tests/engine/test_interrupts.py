@@ -7,10 +7,10 @@ import signal
 import pytest
 
 import engine.llm
-from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams
+from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, interrupts
 from engine.attention import paged
 from engine.errors import ConfigError, ReentryError
-from engine.interrupts import uninterrupted
+from engine.interrupts import listening, uninterrupted
 from engine.probe import Stage
 
 CONFIG = EngineConfig(device="cpu", max_seq_len=64, cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4)))
@@ -253,3 +253,23 @@ def test_a_signal_is_not_lost_when_the_block_that_held_it_back_raises():
     with pytest.raises(KeyboardInterrupt) as raised, uninterrupted():
         _interrupted_and_broken()
     assert isinstance(raised.value.__context__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_a_signal_while_the_handler_is_exchanged_comes_out_and_the_old_handler_is_back(monkeypatch, call):
+    before, real, counter = signal.getsignal(signal.SIGINT), signal.signal, itertools.count()
+
+    def exchange(number, handler):
+        at = next(counter)
+        if at == call == 1:
+            signal.raise_signal(signal.SIGINT)
+        real(number, handler)
+        if at == call == 0:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "signal", exchange)
+        with pytest.raises(KeyboardInterrupt), listening():
+            pass
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not interrupts._current
