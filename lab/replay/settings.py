@@ -7,6 +7,7 @@ Does not: read or run a trace. Torch-free.
 """
 
 import dataclasses
+from typing import Final
 
 from engine.config import (
     CapacityPolicyName,
@@ -17,9 +18,11 @@ from engine.config import (
     SchedulerConfig,
 )
 from engine.errors import ConfigError
-from engine.fields import number
+from engine.fields import number, shown
 from lab.replay.cost_model import DEFAULT, CostModel
 from lab.replay.serving_trace import ServingTrace
+
+_MOST_MICROSECONDS: Final = 1e18  # on the virtual clock, which is kept in 64 bits
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,13 @@ class ReplaySettings:
         """Return the trace with its arrivals ``speed`` times as fast. Raises: ConfigError."""
         speed = number("speed", self.speed, 0.0, 1e6, refusal=ConfigError, low_open=True)
         requests = [dataclasses.replace(r, arrival_us=r.arrival_us / speed) for r in trace.requests]
+        if requests[-1].arrival_us > _MOST_MICROSECONDS:
+            least = trace.requests[-1].arrival_us / _MOST_MICROSECONDS
+            message = (
+                f"speed must bring the last request within {_MOST_MICROSECONDS:g} virtual microseconds, got "
+                f"{shown(speed)}, which has it after {requests[-1].arrival_us:g}; use a speed of {least:.1g} or more"
+            )
+            raise ConfigError(message)
         return trace if speed == 1.0 else dataclasses.replace(trace, requests=tuple(requests))
 
     def sentences(self, trace: ServingTrace) -> tuple[str, ...]:

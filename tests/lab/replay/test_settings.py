@@ -53,6 +53,12 @@ def test_a_speed_must_be_a_positive_number(speed):
         ReplaySettings(speed=speed).timed(PLAIN)
 
 
+def test_a_speed_that_leaves_the_virtual_clock_is_refused_with_one_that_does_not():
+    with pytest.raises(ConfigError, match=r"virtual microseconds, got 1e-300, .* use a speed of 5e-13 or more"):
+        ReplaySettings(speed=1e-300).timed(PLAIN)
+    assert ReplaySettings(speed=5e-13).timed(PLAIN).requests[1].arrival_us == pytest.approx(1e18)
+
+
 def test_the_engines_own_errors_come_through():
     with pytest.raises(ConfigError, match=r"chunking needs SchedulerConfig\.max_num_tokens"):
         ReplaySettings(max_batch_size=8, max_num_tokens=16).config(PLAIN)
