@@ -114,7 +114,7 @@ def _sizes(arguments: argparse.Namespace, settings: "ReplaySettings") -> "StepSi
 
         return sizes_of_recording(Trace.load(arguments.trace), arguments.trace)
     found = replay.serve(settings, replay.read(arguments, settings))
-    replay.warn_of_refusals(found)
+    replay.warn_of_losses(found)
     if found.is_interrupted:
         print("interrupted: the advice is for the steps so far", file=sys.stderr)
     return sizes_of_replay(found)

@@ -5,6 +5,7 @@ Does not: serve (``lab/replay`` does) or draw (``lab/figures``).
 
 import argparse
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,7 +118,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     trace = read(arguments, settings)
     found = serve(settings, trace)
-    warn_of_refusals(found)
+    warn_of_losses(found)
     if arguments.json:
         print(json.dumps(found.summary()))
     else:
@@ -130,15 +131,17 @@ def run_replay(arguments: argparse.Namespace) -> int:
     if found.is_interrupted:
         sys.stdout.flush()
         raise KeyboardInterrupt
-    return 0
+    return int(found.totals.failed > 0)
 
 
-def warn_of_refusals(found: "Replay") -> None:
-    """Name the first requests that can never run, on stderr."""
+def warn_of_losses(found: "Replay") -> None:
+    """Name on stderr the first requests that can never run, and the first that failed."""
     for refusal in found.refusals[:_MOST_REFUSALS]:
         print(f"refused, {refusal}", file=sys.stderr)
     if len(found.refusals) > _MOST_REFUSALS:
         print(f"refused: {len(found.refusals) - _MOST_REFUSALS} more", file=sys.stderr)
+    if found.totals.failed:
+        print(f"failed: {found.totals.failed} requests, first {found.totals.first_failure}", file=sys.stderr)
 
 
 def _print_tables(found: "Replay") -> None:
@@ -154,9 +157,9 @@ def _print_tables(found: "Replay") -> None:
 
 def positive(text: str) -> int:
     """Take an integer of at least 1 from the command line."""
-    value = int(text)
+    value = int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text, re.ASCII) else 0
     if value < 1:
-        message = f"must be at least 1, got {value}"
+        message = f"must be an integer of at least 1, got {text[:80]!r}"
         raise argparse.ArgumentTypeError(message)
     return value
 

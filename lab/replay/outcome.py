@@ -18,11 +18,15 @@ PERCENTILES: Final = (50, 90, 99, 100)
 
 @dataclasses.dataclass(slots=True)
 class Totals:
-    """Counts of requests that ended. failed: ended with an error, or not at their exact length."""
+    """Counts of requests that ended. failed: ended with an error, or not at their exact length.
+
+    first_failure: which one failed first, and how.
+    """
 
     finished: int = 0
     failed: int = 0
     generated_tokens: int = 0
+    first_failure: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 
 from engine.config import EngineConfig
 from engine.errors import StepscopeError
-from engine.llm_request import RequestSpec
+from engine.llm_request import LlmRequest, RequestSpec
 from lab.replay.cost_model import CostModel
 from lab.replay.null_engine import NullEngine, build_null_engine, length_params
 from lab.replay.outcome import Ending, Refusal, Replay, Totals
@@ -94,19 +94,24 @@ class _Run:
         log.note_host_ns(time.perf_counter_ns() - began - log.take_own_ns())
         log.now_us += log.take_charge()
         for done in finished:
-            self._finish(done.request.request_id, done.request.num_generated, done.request.finish_reason)
+            self._finish(done.request)
         return len(finished)
 
-    def _finish(self, request_id: int, num_generated: int, reason: str | None) -> None:
-        request, log = self._live.pop(request_id), self.log
-        lived = log.leave(request_id)
-        self.totals.generated_tokens += num_generated
-        if reason == "length" and num_generated == request.output_len:
+    def _finish(self, done: LlmRequest) -> None:
+        request, log = self._live.pop(done.request_id), self.log
+        lived = log.leave(done.request_id)
+        self.totals.generated_tokens += done.num_generated
+        if done.finish_reason == "length" and done.num_generated == request.output_len:
             self.totals.finished += 1
             first, last = lived.first_token_us - request.arrival_us, log.now_us - request.arrival_us
-            self.endings.append(Ending(request_id, lived.first_step, lived.max_wait_steps, first, last))
-        else:
-            self.totals.failed += 1
+            self.endings.append(Ending(done.request_id, lived.first_step, lived.max_wait_steps, first, last))
+            return
+        if not self.totals.failed:
+            how = done.error or f"it ended by {done.finish_reason}"
+            self.totals.first_failure = (
+                f"line {request.line} after {done.num_generated} of {request.output_len} tokens: {how}"
+            )
+        self.totals.failed += 1
 
     def close(self) -> None:
         """Count what unfinished requests waited, and end them."""

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lab.cli.main import main
+from lab.replay.step_log import StepLog
 
 KEYS = [
     "requests", "finished", "prompt_tokens", "computed_prompt_tokens", "generated_tokens", "steps", "paused",
@@ -103,4 +104,24 @@ def test_counts_below_one_are_refused(trace_file, capsys):
     for option in ("--limit", "--blocks", "--max-seq-len"):
         with pytest.raises(SystemExit):
             main(["trace", "replay", trace_file, option, "0"])
-        assert "must be at least 1, got 0" in capsys.readouterr().err
+        assert "must be an integer of at least 1, got '0'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,,2", "-3", "1e3", "9" * 5000])
+def test_a_list_of_sizes_that_is_none_is_refused_in_words_and_not_by_a_functions_name(trace_file, capsys, text):
+    with pytest.raises(SystemExit):
+        main(["trace", "replay", trace_file, f"--buckets={text}"])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "argument --buckets: must be an integer of at least 1, got '" in error
+    assert len(error) < 200
+
+
+def test_requests_that_fail_are_said_and_the_exit_status_tells(trace_file, capsys, monkeypatch):
+    def broken(self, path):
+        raise OverflowError(path)
+
+    monkeypatch.setattr(StepLog, "_see_path", broken)
+    assert main(["trace", "replay", trace_file, "--json"]) == 1
+    captured = capsys.readouterr()
+    assert list(json.loads(captured.out)) == KEYS
+    assert "failed: 20 requests, first line 2 after 0 of 5 tokens: OverflowError" in captured.err
