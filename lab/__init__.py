@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lab.session import Session, attach
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
+    from lab.widgets.compare import compare
     from lab.widgets.show import show
 
 _HOMES = {
@@ -22,11 +23,12 @@ _HOMES = {
     "StepSnapshot": "lab.snapshot",
     "Trace": "lab.trace",
     "attach": "lab.session",
+    "compare": "lab.widgets.compare",
     "counterfactual": "lab.counterfactuals.search",
     "show": "lab.widgets.show",
 }
 
-__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "counterfactual", "show"]
+__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "compare", "counterfactual", "show"]
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from lab.cli import replay, trace_export, trace_import
+from lab.cli import replay, trace_diff, trace_export, trace_import
 from lab.cli.tables import table
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def add_parser(commands: Any) -> None:
     check.add_argument("--model", help="where the recorded model lies, for --prove (the recorded name)")
     check.add_argument("--json", action="store_true", help="print JSON instead")
     check.set_defaults(run=check_trace)
+    trace_diff.add_action(actions)
     trace_export.add_action(actions)
     trace_import.add_action(actions)
     replay.add_action(actions)

@@ -126,7 +126,7 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "Dashed with −n: left over from n steps ago; no step may read it.",
         "虚线与 −n：n 步之前的残留；任何一步都不应读取。",
     ),
-    "help.wrong": ("✗ marks rows that a comparison found wrong.", "✗ 标出比较后发现错误的行。"),
+    "help.wrong": ("✗ marks rows that differ from another run.", "✗ 标出与另一次运行不同的行。"),
     "help.changed": ("Δ marks what changed since the step before.", "Δ 标出与上一步相比的变化。"),
     "help.follow": (
         "A followed request has a bar at its left in every view.",

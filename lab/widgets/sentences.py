@@ -83,8 +83,8 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     ),
     "say.waits": ("{who} held back: {reason}.", "{who} 被推迟：{reason}。"),
     "say.wrong": (
-        "{n} {n|row is|rows are} marked as wrong here (✗).",
-        "这里有 {n} 行被标为错误（✗）。",
+        "{n} {n|row differs|rows differ} from the run that this one is compared with (✗).",
+        "有 {n} 行与所对照的运行不同（✗）。",
     ),
     "say.gap": ("Steps between the last one shown and this one are missing.", "上一个显示的步骤与本步之间有缺失。"),
     "say.stale": (

@@ -9,12 +9,14 @@ Does not: record or run anything, or import torch.
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, Final, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, cast, overload
 
 from engine.errors import ConfigError
 from engine.fields import shown
 from lab.trace import Trace
+from lab.widgets import compare as comparing
+from lab.widgets.compare_view import CompareView
 from lab.widgets.stepper import LiveSession, Stepper, stage_index, step_index
 from lab.widgets.whatif import wanted
 
@@ -25,36 +27,90 @@ _ELSEWHERE: Final = (
 )
 
 
+@overload
 def show(
     what: Trace | LiveSession,
     *,
+    step: int | None = ...,
+    stage: str | int | None = ...,
+    lang: str = ...,
+    profile: Profile | None = ...,
+    counterfactuals: bool | Mapping[int, Any] = ...,
+) -> Stepper | None: ...
+
+
+@overload
+def show(
+    *,
+    compare: Sequence[Trace | LiveSession],
+    step: int | None = ...,
+    stage: str | int | None = ...,
+    lang: str = ...,
+    profile: Profile | None = ...,
+) -> CompareView | None: ...
+
+
+def show(
+    what: Trace | LiveSession | None = None,
+    *,
+    compare: Sequence[Trace | LiveSession] | None = None,
     step: int | None = None,
     stage: str | int | None = None,
     lang: str = "en",
     profile: Profile | None = None,
     counterfactuals: bool | Mapping[int, Any] = False,
-) -> Stepper | None:
-    """Show a trace, or a session that can go on. Returns the widget; None in the static profile.
+) -> Stepper | CompareView | None:
+    """Show a trace, or a session that can go on, or two runs side by side. Returns the widget; None if static.
 
-    step: index into the steps, negative from the end. stage: 0 to 9, an engine stage name or a label. counterfactuals:
-    True proves, for every eager step, what would have put it on a graph (each is a few re-runs of the workload); or
-    the answers of ``lab.counterfactual`` by index. A live widget also proves one when the reader asks.
+    compare: two traces in place of ``what``, aligned by step; what differs is named and marked. step: index into the
+    steps, negative from the end; of a comparison, None is the first difference. stage: 0 to 9, an engine stage name or
+    a label. counterfactuals: True proves, for every eager step, what would have put it on a graph (each is a few
+    re-runs of the workload); or the answers of ``lab.counterfactual`` by index. A live widget also proves one when the
+    reader asks.
     Raises: ConfigError for anything that is not there; TraceError when a trace cannot be run again.
     """
     chosen = profile or ("static" if os.environ.get("LAB_STATIC") == "1" else "live")
     if chosen not in ("live", "static"):
         message = f"profile must be 'live' or 'static', got {shown(profile)}"
         raise ConfigError(message)
+    if compare is not None:
+        if what is not None or counterfactuals is not False:
+            message = "show takes one run with its counterfactuals, or compare=(a, b), not both"
+            raise ConfigError(message)
+        found = comparing.compare(*comparing.pair(compare))
+        if chosen == "live":
+            return CompareView(found, step=step, stage=stage, lang=lang)
+        _show_two(found, step=step, stage=stage, lang=lang)
+        return None
     session = None if isinstance(what, Trace) else what
     if not isinstance(what, Trace) and not isinstance(cast("Any", getattr(what, "trace", None)), Trace):
         message = f"show takes a Trace or a Session, got {type(what).__name__}"
         raise ConfigError(message)
-    trace = what if isinstance(what, Trace) else what.trace
+    trace = cast("Any", what) if session is None else session.trace
     if chosen == "live":
         answers = wanted(trace, counterfactuals)
         return Stepper(trace, session=session, step=step, stage=stage, lang=lang, whatifs=answers)
     _show_static(trace, step=step, stage=stage, lang=lang, counterfactuals=counterfactuals)
     return None
+
+
+def _show_two(found: comparing.Comparison, *, step: int | None, stage: str | int | None, lang: str) -> None:
+    """Leave the sentence, the list of differences and one page for each run."""
+    from lab.widgets import static
+
+    if not len(found.left) or not len(found.right):
+        message = "a static view needs at least one step of each run; run the sessions first"
+        raise ConfigError(message)
+    if not _is_notebook():
+        sys.stdout.write(f"{found.sentence(lang)}\n{_ELSEWHERE}\n")
+        return
+    from IPython.display import publish_display_data
+
+    first = found.first
+    start = first.indices[0] if step is None and first is not None else step
+    index = step_index(start, len(found.left))
+    for bundle in static.outputs_of_two(found, index, stage_index(stage), lang):
+        publish_display_data(bundle)
 
 
 def _is_notebook() -> bool:

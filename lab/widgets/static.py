@@ -21,6 +21,7 @@ import numpy as np
 from lab.ledger_history import picked
 from lab.snapshot import StepSnapshot
 from lab.trace import Trace
+from lab.widgets.compare import Comparison
 from lab.widgets.frames import FrameEncoder, deflate
 from lab.widgets.narration import sentences
 from lab.widgets.stepper import join_esm, read_css, read_part
@@ -188,3 +189,34 @@ def outputs(
             "text/plain": "a page that steps",
         },
     )
+
+
+def make_differences(found: Comparison, lang: str = "en") -> str:
+    """Return the sentence and the steps that differ as HTML; the first MAX_STEPS of them."""
+    listed = found.differences[:MAX_STEPS]
+    names = ("col.step", "diff.what")
+    runs = [translate("diff.run", {"which": which}, lang) for which in "AB"]
+    words = [*(translate(name, {}, lang) for name in names), *runs]
+    head = "".join(f'<th scope="col">{html.escape(word)}</th>' for word in words)
+    rows = [
+        f'<tr><th scope="row">{one.at}</th>'
+        + "".join(
+            f"<td>{html.escape(cell)}</td>" for cell in (translate(f"diff.{one.aspect}", {}, lang), one.left, one.right)
+        )
+        + "</tr>"
+        for one in listed
+    ]
+    caption = html.escape(translate("diff.list", {"n": len(found.differences), "shown": len(listed)}, lang))
+    table_ = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<p>{html.escape(found.sentence(lang))}</p>{table_ if listed else ''}"
+
+
+def outputs_of_two(found: Comparison, step: int, stage: int, lang: str) -> Sequence[dict[str, str]]:
+    """Return the comparison and a page for each run as MIME bundles. step: of the left run."""
+    beside = found.beside(step)
+    bundles = [{"text/html": make_differences(found, lang), "text/plain": found.sentence(lang)}]
+    for which, trace, index in (("A", found.left, step), ("B", found.right, 0 if beside is None else beside)):
+        title = translate("diff.run", {"which": which}, lang)
+        frame = make_frame(trace, index, stage=stage, lang=lang)
+        bundles.append({"text/html": f"<h4>{html.escape(title)}</h4>{frame}", "text/plain": title})
+    return bundles

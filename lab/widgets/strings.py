@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lab.outline import OUTLINE_WORDS
+from lab.widgets.compare_words import COMPARE_WORDS
 from lab.widgets.header import FINDING_WORDS
 from lab.widgets.hints import HINTS
 from lab.widgets.reason_words import REASON_WORDS
@@ -233,6 +234,7 @@ STRINGS: Final[Mapping[str, tuple[str, str]]] = {
     **OUTLINE_WORDS,
     **REASON_WORDS,
     **WHAT_IF_WORDS,
+    **COMPARE_WORDS,
     **FINDING_WORDS,
 }
 _SLOT: Final = re.compile(r"\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}")

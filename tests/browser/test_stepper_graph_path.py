@@ -238,7 +238,7 @@ def test_a_prefill_step_can_be_predicted(page_over, prefill):
 def test_wrong_rows_are_marked_in_the_rows_the_buffers_and_the_timeline(page_over, good):
     marks = (RowMark(6, 1, "samples 104, the healthy run 99"), RowMark(6, 3, "samples 1, the healthy run 0"))
     page = page_over(Trace(good.header, good.steps, marks), step=6, stage=4)
-    assert "2 rows are marked as wrong here" in page.locator(".ss-say").inner_text()
+    assert "2 rows differ from the run that this one is compared with" in page.locator(".ss-say").inner_text()
     wrong = page.locator(".ss-panel tr.ss-wrong:visible")
     assert [row.locator("th").inner_text() for row in wrong.all()] == ["✗ 1", "✗ 3"]
     assert wrong.nth(0).get_attribute("title") == "samples 104, the healthy run 99"

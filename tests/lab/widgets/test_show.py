@@ -7,6 +7,7 @@ import pytest
 
 from engine.errors import ConfigError, TraceError
 from lab.trace import Trace
+from lab.widgets.compare_view import CompareView
 from lab.widgets.show import show
 from lab.widgets.stepper import Stepper
 from tests.lab.sample_steps import sample_header, sample_trace
@@ -106,3 +107,19 @@ def test_every_eager_step_of_a_real_trace_is_proved_on_demand(light_trace):
 def test_a_trace_that_cannot_be_run_again_is_one_error(light_trace):
     with pytest.raises(TraceError, match="this trace cannot be run again: it is redacted"):
         show(light_trace.redact(), profile="live", counterfactuals=True)
+
+
+def test_two_traces_are_shown_side_by_side(published, monkeypatch):
+    monkeypatch.delenv("LAB_STATIC", raising=False)
+    widget = show(compare=(sample_trace(5), sample_trace(3)), stage="Run")
+    assert isinstance(widget, CompareView)
+    assert (widget.left.step, widget.left.stage, widget.right.stage) == (3, 7, 7)
+    widget.close()
+    assert show(compare=(sample_trace(5), sample_trace(3)), profile="static") is None
+    assert published[0]["text/plain"].startswith("The first difference is in step 3")
+    assert published[0]["text/html"].count("<tr>") == 3
+    assert [data["text/plain"] for data in published[1:]] == ["Run A", "Run B"]
+    with pytest.raises(
+        ConfigError, match=r"show takes one run with its counterfactuals, or compare=\(a, b\), not both"
+    ):
+        show(sample_trace(2), compare=(sample_trace(2), sample_trace(2)))
