@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lab.counterfactuals.search import counterfactual
     from lab.recorder import Recorder
-    from lab.session import Session, attach
+    from lab.session import Session, attach, playground
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
     from lab.widgets.compare import compare
@@ -25,10 +25,11 @@ _HOMES = {
     "attach": "lab.session",
     "compare": "lab.widgets.compare",
     "counterfactual": "lab.counterfactuals.search",
+    "playground": "lab.session",
     "show": "lab.widgets.show",
 }
 
-__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "compare", "counterfactual", "show"]
+__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "compare", "counterfactual", "playground", "show"]
 
 
 def __getattr__(name: str) -> object:

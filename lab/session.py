@@ -9,8 +9,9 @@ Does not: record (``recorder.py``) or draw (``widgets``).
 import contextlib
 import dataclasses
 from collections.abc import Generator, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from engine.config import EngineConfig, SamplingParams
 from engine.cuda_graphs.prefill import prefill_key
@@ -167,6 +168,24 @@ class Session:
             self.step()
         return self.trace
 
+    def add(self, prompt: Prompt, params: SamplingParams | None = None) -> int:
+        """Let a further request join before the next step, and return its id. Raises: RequestError, ClosedError."""
+        if self._is_closed:
+            message = "this session was closed, so no request can join it; a new Session can be opened"
+            raise ClosedError(message)
+        request_id = self.llm.submit(prompt, params or SamplingParams())
+        self._request_ids.append(request_id)
+        return request_id
+
+    def abort(self, request_id: int) -> None:
+        """End a request of this session; its output ("abort") comes with the next step. Raises: UnknownRequestError."""
+        self.llm.abort(request_id)
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The ids of the requests that have joined and not finished, in that order."""
+        return tuple(request_id for request_id in self._request_ids if request_id not in self._outputs)
+
     def show(self, **options: Any) -> object:
         """Show the stepper on this session: it steps back and forth, and asks for the next real step."""
         from lab.widgets.show import show  # a session without a notebook needs no widget
@@ -203,6 +222,20 @@ class Session:
             due = self._plan[0]
             self._request_ids.append(self.llm.submit(due.prompt, due.params, draft_tokens=due.draft_tokens))
             del self._plan[0]
+
+
+def playground(model: str = "tiny", *, lang: str = "en", **settings: Any) -> object:
+    """Return controls for prompts, budgets, buckets and policy with a Run button: each run is shown and compared.
+
+    model: a name, loaded anew for each run. settings: what the controls start with (``Settings`` of
+    ``lab/widgets/play_settings.py``). Raises: ConfigError.
+    """
+    from lab.widgets.playground import Playground  # as for Session.show
+
+    if not isinstance(cast("Any", model), str):
+        message = f"the playground configures a model by name, got {type(model).__name__}; use Session(llm) for an LLM"
+        raise ConfigError(message)
+    return Playground(partial(Session, model), lang=lang, **settings)
 
 
 def plan(prompts: Sequence[Prompt | Arrival], params: Params | None) -> list[Planned]:

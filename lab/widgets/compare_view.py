@@ -24,6 +24,8 @@ _RUNS: Final = ("A", "B")
 class CompareView(ipywidgets.VBox):
     """The two runs of a comparison. left, right: their steppers. ``go(i)`` shows the i-th difference in both."""
 
+    _is_made = False  # ipywidgets closes what it could not make, too
+
     def __init__(
         self,
         comparison: Comparison,
@@ -56,6 +58,7 @@ class CompareView(ipywidgets.VBox):
             stepper.observe(self._follow, ["step", "selected"])
         self.chooser.observe(self._choose, "value")
         self._take_along(self.left, "step")
+        self._is_made = True
 
     def go(self, i: int) -> None:
         """Show the i-th difference in both runs, as far as each has the step."""
@@ -65,8 +68,9 @@ class CompareView(ipywidgets.VBox):
 
     def close(self) -> None:
         """Close the steppers too: each holds its whole trace."""
-        self.left.close()
-        self.right.close()
+        if self._is_made:
+            self.left.close()
+            self.right.close()
         super().close()
 
     def as_text(self) -> str:

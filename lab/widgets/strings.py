@@ -16,6 +16,7 @@ from lab.outline import OUTLINE_WORDS
 from lab.widgets.compare_words import COMPARE_WORDS
 from lab.widgets.header import FINDING_WORDS
 from lab.widgets.hints import HINTS
+from lab.widgets.play_words import PLAY_WORDS
 from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.sentences import SENTENCES
 from lab.widgets.view_words import VIEW_WORDS
@@ -235,6 +236,7 @@ STRINGS: Final[Mapping[str, tuple[str, str]]] = {
     **REASON_WORDS,
     **WHAT_IF_WORDS,
     **COMPARE_WORDS,
+    **PLAY_WORDS,
     **FINDING_WORDS,
 }
 _SLOT: Final = re.compile(r"\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}")

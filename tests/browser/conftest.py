@@ -59,10 +59,11 @@ def _wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
 
 
 class Lab:
-    """A running JupyterLab: its address, and the memory of its kernels."""
+    """A running JupyterLab: its address, the folder it serves, and the memory of its kernels."""
 
-    def __init__(self, url: str, process: subprocess.Popen) -> None:
+    def __init__(self, url: str, folder: Path, process: subprocess.Popen) -> None:
         self.url = url
+        self.folder = folder
         self._process = psutil.Process(process.pid)
 
     def kernel_rss(self) -> int:
@@ -86,7 +87,7 @@ def lab(tmp_path_factory):
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_up(url, server, log)
-        yield Lab(url, server)
+        yield Lab(url, folder, server)
     finally:
         server.terminate()
         try:

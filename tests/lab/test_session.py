@@ -264,3 +264,17 @@ def test_with_overlap_every_step_of_a_session_gives_a_snapshot_from_the_first_on
         s.run()
         assert [len(output.token_ids) for output in s.outputs] == [3, 3]
         assert [step.step for step in s.trace.steps] == list(range(len(s.trace)))
+
+
+def test_a_request_joins_later_and_another_is_aborted(tiny_llm):
+    with Session(tiny_llm, prompts=["first"], params=SamplingParams(max_tokens=6, ignore_eos=True)) as session:
+        session.step()
+        late = session.add("late", SamplingParams(max_tokens=2, ignore_eos=True))
+        first = session.running[0]
+        assert session.running == (first, late)
+        session.abort(first)
+        session.run()
+        assert [output.finish_reason for output in session.outputs] == ["abort", "length"]
+        assert session.running == ()
+    with pytest.raises(ClosedError, match="no request can join it"):
+        session.add("after")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.errors import ConfigError
 from lab.trace import Trace
 from lab.widgets.compare import compare
 from lab.widgets.compare_view import CompareView
@@ -59,6 +60,11 @@ def test_a_difference_is_chosen_from_the_list(view):
     assert view.left.step == 7
     view.go(0)
     assert (view.left.step, view.right.step) == (4, 4)
+
+
+def test_a_step_that_is_not_there_is_one_error():
+    with pytest.raises(ConfigError, match="step must be from -3 to 2"):
+        CompareView(compare(sample_trace(3), sample_trace(3)), step=9)
 
 
 def test_two_equal_runs_have_no_list():
