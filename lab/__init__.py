@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lab.snapshot import StepSnapshot
     from lab.trace import Trace
     from lab.widgets.compare import compare
+    from lab.widgets.predictions import predict
     from lab.widgets.show import show
 
 _HOMES = {
@@ -26,10 +27,22 @@ _HOMES = {
     "compare": "lab.widgets.compare",
     "counterfactual": "lab.counterfactuals.search",
     "playground": "lab.session",
+    "predict": "lab.widgets.predictions",
     "show": "lab.widgets.show",
 }
 
-__all__ = ["Recorder", "Session", "StepSnapshot", "Trace", "attach", "compare", "counterfactual", "playground", "show"]
+__all__ = [
+    "Recorder",
+    "Session",
+    "StepSnapshot",
+    "Trace",
+    "attach",
+    "compare",
+    "counterfactual",
+    "playground",
+    "predict",
+    "show",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -88,11 +88,35 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
     "j.run": ("{path}", "{path}"),
     "j.sampled": ("“{token}”", "“{token}”"),
     "j.no_sample": ("no sample: prompt unfinished", "不采样：提示未完成"),
-    "predict.say": ("Step {step} is about to run {n} {n|request|requests}.", "第 {step} 步即将运行 {n} 个请求。"),
+    "predict.say": ("Step {step} is about to run.", "第 {step} 步即将运行。"),
+    "predict.what": ("What to predict", "预测什么"),
+    "predict.what.way": ("path and bucket", "路径和桶"),
+    "predict.what.batch": ("batch", "批次"),
+    "predict.what.bucket": ("bucket", "桶"),
+    "predict.what.path": ("path", "路径"),
+    "predict.what.cell": ("next cell", "下一个单元"),
+    "predict.ask.batch": ("Step {step}: how many requests run in it?", "第 {step} 步：有多少个请求运行？"),
+    "predict.ask.bucket": (
+        "Step {step}: {n} {n|request|requests}, {rows} {rows|row|rows}. Which bucket holds it (0: none, eager)?",
+        "第 {step} 步：{n} 个请求，{rows} 行。它放进哪个桶（0：无，eager）？",
+    ),
+    "predict.ask.path": (
+        "Step {step}: {n} {n|request|requests}, {contexts} with prompt left. Which path?",
+        "第 {step} 步：{n} 个请求，其中 {contexts} 个还有提示。走哪条路径？",
+    ),
+    "predict.ask.cell": (
+        "Step {step}: what does position_ids hold in row 0?",
+        "第 {step} 步：position_ids 第 0 行的值是多少？",
+    ),
+    "predict.cell_right": ("Step {step}, {what}: right, {truth}.", "第 {step} 步，{what}：正确，{truth}。"),
+    "predict.cell_wrong": (
+        "Step {step}, {what}: you said {mine}; it was {truth}.",
+        "第 {step} 步，{what}：你的答案是 {mine}；实际是 {truth}。",
+    ),
     "predict.first": ("Predict first.", "请先预测。"),
     "predict.locked": (
-        "Hidden until you have chosen: look at Schedule, then predict above.",
-        "选择之后才显示：先看“调度”，再在上方预测。",
+        "Hidden until you have chosen above.",
+        "在上方选择之后才显示。",
     ),
     "predict.start": (
         "Predict mode: go to the next step; its path stays hidden until you choose.",
@@ -102,7 +126,7 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "Predict mode: this is the last step, so there is no next step to predict. Go back and start from there.",
         "预测模式：这是最后一步，没有下一步可预测。请回到前面再开始。",
     ),
-    "predict.ask": (
+    "predict.ask.way": (
         "Step {step}: {n} {n|request|requests}, {contexts} with prompt left, {rows} {rows|row|rows}. How does it run?",
         "第 {step} 步：{n} 个请求，其中 {contexts} 个还有提示，共 {rows} 行。它会怎样运行？",
     ),

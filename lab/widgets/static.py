@@ -68,6 +68,7 @@ def make_state(trace: Trace, **traits: Any) -> dict[str, Any]:
         "lang": "en",
         "predict_from": -1,
         "answers": {},
+        "ask": "way",
         "is_live": False,
         "finished": False,
         "alert": "",

@@ -22,10 +22,11 @@ from engine.fields import cut, shown
 from lab.snapshot import STAGES, StepSnapshot
 from lab.trace import Trace
 from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.predictions import QUESTIONS, WAY, record
 from lab.widgets.shorten import shorten
 from lab.widgets.stages import VIEW_LINKS
 from lab.widgets.strings import LANGUAGES, table, translate
-from lab.widgets.whatif import Answers, prove
+from lab.widgets.whatif import Answers, can_prove, prove
 
 MAX_STEPS: Final = 10_000  # the same number stands in esm/store.js
 NUM_PANELS: Final = len(STAGES) + len(VIEW_LINKS)
@@ -47,7 +48,15 @@ _ESM_PARTS: Final = (
     "main",
 )
 _FOLDER: Final = Path(__file__).parent / "esm"
-_OF_THE_READER: Final = ("step", "stage", "selected", "lang", "predict_from", "answers")  # all that a view may set
+_OF_THE_READER: Final = (
+    "step",
+    "stage",
+    "selected",
+    "lang",
+    "predict_from",
+    "answers",
+    "ask",
+)  # all that a view may set
 _ASKED: Final = "the session gave no step: it is finished, or the step failed and was undone"
 
 
@@ -132,6 +141,7 @@ class Stepper(anywidget.AnyWidget):
     lang = traitlets.Enum(LANGUAGES, default_value="en").tag(sync=True)
     predict_from = traitlets.Int(-1).tag(sync=True)
     answers = traitlets.Dict({}).tag(sync=True)
+    ask = traitlets.Enum(QUESTIONS, default_value=WAY).tag(sync=True)
     is_live = traitlets.Bool(default_value=False).tag(sync=True)
     finished = traitlets.Bool(default_value=False).tag(sync=True)
     alert = traitlets.Unicode("").tag(sync=True)
@@ -165,7 +175,7 @@ class Stepper(anywidget.AnyWidget):
             is_live=session is not None,
             finished=session is not None and session.is_finished,
             whatifs=whatifs or {},
-            can_prove=_can_prove(trace),
+            can_prove=can_prove(trace),
         )
         _close_earlier_of_this_cell(self)
 
@@ -214,11 +224,14 @@ class Stepper(anywidget.AnyWidget):
                 self.send_state([name for name in sync_data if name in self.keys])
                 raise ConfigError(cut(error)) from error
 
-    def _handle_custom_msg(self, content: object, buffers: object) -> None:
-        """Answer a view; ipywidgets would swallow an error.
+    @traitlets.observe("answers")
+    def _write_answers(self, change: dict[str, Any]) -> None:
+        """Write down what a reader predicted in a view, beside the notebook."""
+        with self._alerting({}):
+            record(self._trace if self._session is None else self._session.trace, change["old"], change["new"])
 
-        run: take the next step. sync: send the frames that the view lacks. prove: find what puts a step on a graph.
-        """
+    def _handle_custom_msg(self, content: object, buffers: object) -> None:
+        """Answer a view: run takes the next step, sync sends what the view lacks, prove finds what helps a step."""
         facts = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
         with self._alerting(facts):
             kind = facts.get("type")
@@ -305,12 +318,6 @@ def _require_the_readers(names: Iterable[str]) -> None:
         if name not in _OF_THE_READER:
             message = f"a view may set {', '.join(_OF_THE_READER)}, got {shown(name)}"
             raise ConfigError(message)
-
-
-def _can_prove(trace: Trace) -> bool:
-    """Return whether the trace holds what a re-run needs; what else may stop it is said when it is asked for."""
-    header = trace.header
-    return bool(header.config) and not header.redacted and not header.num_dropped
 
 
 _last_of_cell: dict[str, tuple[str, list[Stepper]]] = {}

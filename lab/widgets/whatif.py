@@ -61,6 +61,12 @@ def prove(trace: Trace, indices: Sequence[int], *, model: object = None) -> Answ
     return {str(trace.steps[index].step): list(explore(trace, index, model=model).say) for index in indices}
 
 
+def can_prove(trace: Trace) -> bool:
+    """Return whether the trace holds what a re-run needs; what else may stop it is said when it is asked for."""
+    header = trace.header
+    return bool(header.config) and not header.redacted and not header.num_dropped
+
+
 def wanted(trace: Trace, choice: bool | Mapping[int, Any]) -> Answers:  # noqa: FBT001 - the public option of show
     """Return the answers to ship: none, all eager steps', or those that the caller has, by index into the steps."""
     if choice is False:

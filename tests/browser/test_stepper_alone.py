@@ -11,6 +11,7 @@ from lab.session import Session
 from lab.snapshot import RowsView, ScheduleView, SpanView
 from lab.trace import Trace
 from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.predictions import QUESTIONS, score, truth
 from lab.widgets.strings import table
 from tests.browser.pages import check, focus, press, step_of
 from tests.lab.sample_steps import decode_step, eager_step, int32
@@ -160,7 +161,34 @@ def test_a_prediction_hides_the_path_until_it_is_made(page_over, trace):
     page.locator(".ss-options button", has_text="eager").click()
     press(page, "Shift")
     assert "1 of 2 right" in page.locator(".ss-predict").inner_text()
-    assert page.evaluate("() => model.get('answers')") == {"2": "eager", "3": "eager"}
+    assert page.evaluate("() => model.get('answers')") == {"2way": "eager", "3way": "eager"}
+
+
+@pytest.mark.parametrize("question", ["batch", "bucket", "path", "cell"])
+def test_each_question_hides_the_step_and_scores_the_answer_as_the_kernel_does(page_over, trace, question):
+    page = page_over(trace, step=4, stage=0)
+    focus(page)
+    press(page, "p")
+    index = QUESTIONS.index(question)
+    page.locator(".ss-predict .ss-options").first.locator("button").nth(index).click()
+    press(page, "ArrowRight")
+    assert page.locator(".ss-side .ss-path").inner_text() == "?"
+    assert (page.locator(".ss-panel table:visible").count() == 0) == (question == "batch")
+    right = truth(trace.steps[5], question)
+    choices = page.locator(".ss-predict .ss-options").nth(1).locator("button:visible")
+    texts = choices.all_inner_texts()
+    assert len(texts) >= 2
+    assert len(set(texts)) == len(texts)
+    choices.nth(texts.index(right)).click()
+    press(page, "Shift")
+    assert page.locator(".ss-answer").inner_text().startswith("✓ Right")
+    assert "1 of 1 right" in page.locator(".ss-predict").inner_text()
+    answers = page.evaluate("() => model.get('answers')")
+    assert [one.is_right for one in score(trace, answers)] == [True]
+    assert answers == {f"5{question}": right}
+    assert check(page, "contrast")["low"] == []
+    assert check(page, "roles") == []
+    assert check(page, "overflowing") == []
 
 
 def test_the_last_step_has_no_next_one_to_predict(page_over, trace):

@@ -39,6 +39,10 @@ class Context {
   get predicting() {
     return this.model.get("predict_from") >= 0;
   }
+  // What is asked of a hidden step: one of the names in ASKS.
+  get topic() {
+    return this.model.get("ask");
+  }
   get answers() {
     return this.model.get("answers");
   }
@@ -79,17 +83,18 @@ class Context {
 
   hidden(at) {
     const from = this.model.get("predict_from");
-    return from >= 0 && at > from && this.answers[this.store.frames[at].s] === undefined;
+    return from >= 0 && at > from && this.answers[this.store.frames[at].s + this.topic] === undefined && (this.topic !== "cell" || this.store.frames[at].rows.length);
   }
   hiddenFrom() {
-    return this.predicting ? this.model.get("predict_from") + "/" + Object.keys(this.answers).length : "";
+    return this.predicting ? this.model.get("predict_from") + "/" + Object.keys(this.answers).length + this.topic : "";
   }
   // What would have put an eager step on a graph, once it was proved: sentences, or nothing yet.
   whatIf(frame) {
     return this.model.get("whatifs")[frame.s];
   }
-  truth(frame) {
-    return frame.eager ? "eager" : frame.prefill ? "prefill" : String(frame.path.bucket);
+  truth(frame, ask) {
+    const { path, run, rows, eager } = frame;
+    return String({ way: eager ? "eager" : frame.prefill ? "prefill" : path.bucket, batch: path.n, bucket: eager ? 0 : path.bucket, path: run.path, cell: rows[0]?.[4] }[ask]);
   }
 
   has(id) {
@@ -195,7 +200,7 @@ class Context {
       language: () => this.set({ lang: this.language === "en" ? "zh" : "en" }),
       answer: (choice) => {
         this.focus(false); // the chosen button is about to go, and the keys with it
-        this.set({ answers: { ...this.answers, [this.store.frames[this.at].s]: choice } });
+        this.set({ answers: { ...this.answers, [this.store.frames[this.at].s + this.topic]: choice } });
       },
       live: () => this.askForStep(),
       prove: () => this.askForProof(),

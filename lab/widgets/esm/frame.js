@@ -59,7 +59,7 @@ function sentencePart(cx) {
     root,
     stop: () => clearTimeout(timer),
     paint(frame) {
-      const say = cx.hidden(cx.at) ? [["predict.say", { step: frame.s, n: frame.sch.spans.length }]] : frame.say;
+      const say = cx.hidden(cx.at) ? [["predict.say", { step: frame.s }]] : frame.say;
       const words = [...say, ...cx.notices()].map(([id, args]) => cx.t(id, args));
       setText(main, words[0]);
       setText(detail, words.slice(1).join(cx.language === "zh" ? "" : " "));
@@ -164,7 +164,7 @@ function sidePart(cx) {
     root,
     paint(frame, at) {
       paintPath(frame);
-      const shown = visibleRequests(frame);
+      const shown = cx.topic === "batch" && cx.hidden(at) ? [] : visibleRequests(frame);
       requests(shown.length, (item, index) => {
         const rid = shown[index];
         const state = cx.store.stateOf(rid, at);

@@ -20,7 +20,7 @@ function panelShell(cx) {
       // The run goes by its path; what comes before it, by whether anything was packed.
       const way = stage === 7 ? (frame.eager ? "e" : frame.prefill ? "p" : "") : frame.steady ? "s" : "";
       const facts = cx.store.header.other_ways[stage + way] || cx.stages[stage];
-      const isLocked = cx.hidden(at) && stage > 0;
+      const isLocked = cx.hidden(at) && (stage > 0 || cx.topic === "batch");
       setText(title, cx.t("stage." + stage));
       setText(what, cx.t("stage." + stage + ".what"));
       setText(code, `${facts.file}:${facts.line} ${facts.name}`);
@@ -159,7 +159,7 @@ async function render({ model, el }) {
     cx.stayAhead();
     cx.repaint();
   };
-  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "finished", "alert", "whatifs"];
+  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "ask", "finished", "alert", "whatifs"];
   for (const trait of traits) model.on("change:" + trait, onChange);
   const onMessage = (message, buffers) => cx.receive(message, buffers);
   model.on("msg:custom", onMessage);

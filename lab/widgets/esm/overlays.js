@@ -44,10 +44,10 @@ function tablePart(cx) {
         setAttr(item.root, "data-p", hidden ? "hidden" : one.run.path);
         setText(item.word, hidden ? "?" : cx.t("run." + one.run.path));
         setText(item.cells[2], hidden ? "?" : one.run.key || one.path.reason || "–");
-        setText(item.cells[3], one.path.n);
+        setText(item.cells[3], hidden ? "?" : one.path.n);
         setText(item.cells[4], hidden ? "?" : one.n);
         setText(item.cells[5], hidden ? "?" : one.pad);
-        setText(item.cells[6], one.out.tok.length);
+        setText(item.cells[6], hidden ? "?" : one.out.tok.length);
         setText(item.cells[7], hidden ? "?" : formatUs(one.total));
       });
       if (here) keepInView(root.children[0], here); // by hand: scrollIntoView would move the notebook too
@@ -101,8 +101,12 @@ function helpPart(cx) {
   return { root };
 }
 
-// Predict: the path of the coming step is hidden until a choice was made; answers live in a trait, so they survive.
+// Predict: the coming step is hidden until a choice was made; answers live in a trait, so they survive, and the kernel
+// writes them down. What may be asked: its way is path and bucket in one.
+const ASKS = ["way", "batch", "bucket", "path", "cell"];
+
 function predictPart(cx) {
+  const kinds = cx.named(h("div", { class: "ss-options", role: "group" }, ASKS.map((ask) => cx.label(h("button", { type: "button", onclick: () => cx.set({ ask }) }), "predict.what." + ask))), "predict.what");
   const question = h("p", { class: "ss-lead" });
   const options = h("div", { class: "ss-options", role: "group" });
   cx.named(options, "predict.options");
@@ -113,15 +117,26 @@ function predictPart(cx) {
   });
   const verdict = h("p", { class: "ss-lead ss-answer" });
   const score = h("p", { class: "ss-note" });
-  const root = h("section", { class: "ss-predict" }, question, options, verdict, score);
-  const named = (choice) => (choice === "eager" ? ["run.eager"] : choice === "prefill" ? ["run.prefill_replay"] : ["predict.bucket", { bucket: choice }]);
+  const root = h("section", { class: "ss-predict" }, kinds, question, options, verdict, score);
+  const named = (choice) => (cx.topic === "path" ? ["run." + choice] : cx.topic !== "way" ? [choice] : choice === "eager" ? ["run.eager"] : choice === "prefill" ? ["run.prefill_replay"] : ["predict.bucket", { bucket: choice }]);
   return {
     root,
     paint(frame, at) {
-      const choices = ["eager", ...(cx.store.header.prefill.length ? ["prefill"] : []), ...cx.store.header.buckets.slice(0, 16).map(String)];
-      const answer = cx.answers[frame.s];
+      const { buckets: all, prefill } = cx.store.header;
+      const buckets = all.slice(0, 16);
+      const segments = (name) => (prefill.length ? [name] : []);
+      const cell = frame.rows[0]?.[4] || 0;
+      const choices = {
+        way: ["eager", ...segments("prefill"), ...buckets],
+        batch: Array.from({ length: Math.min(16, frame.sch.bud[3]) }, (_, i) => i + 1),
+        bucket: [0, ...buckets, ...prefill],
+        path: ["eager", "replay", ...segments("prefill_replay")],
+        cell: [...new Set([0, cell && cell - 1, cell, cell + 1])],
+      }[cx.topic].map(String);
+      ASKS.forEach((ask, index) => setAttr(kinds.children[index], "aria-pressed", ask === cx.topic));
+      const answer = cx.answers[frame.s + cx.topic];
       const hidden = cx.hidden(at);
-      setText(question, cx.t(hidden ? "predict.ask" : answer === undefined ? (cx.isEnd ? "predict.end" : "predict.start") : "predict.asked", { step: frame.s, n: frame.path.n, contexts: frame.sch.spans.filter((span) => span[1] === 0).length, rows: frame.sch.bud[0] }));
+      setText(question, cx.t(hidden ? "predict.ask." + cx.topic : answer === undefined ? (cx.isEnd ? "predict.end" : "predict.start") : "predict.asked", { step: frame.s, n: frame.path.n, contexts: frame.sch.spans.filter((span) => span[1] === 0).length, rows: frame.sch.bud[0] }));
       show(options, hidden);
       buttons(choices.length, (item, index) => {
         item.choice = choices[index];
@@ -129,13 +144,17 @@ function predictPart(cx) {
       });
       show(verdict, !hidden && answer !== undefined);
       if (!hidden && answer !== undefined) {
-        const truth = cx.truth(frame);
-        const args = { truth: named(truth), mine: named(answer), why: frame.eager ? ["why." + frame.path.reason, frame.path.args] : ["predict.fits", seats(frame)] };
+        const truth = cx.truth(frame, cx.topic);
+        const args = { truth: named(truth), mine: named(answer), why: cx.topic !== "way" ? "" : frame.eager ? ["why." + frame.path.reason, frame.path.args] : ["predict.fits", seats(frame)] };
         setAttr(verdict, "data-s", answer === truth ? "ok" : "no");
         setText(verdict, (answer === truth ? "✓ " : "✗ ") + cx.t(answer === truth ? "predict.right" : "predict.wrong", args));
       }
       const asked = Object.keys(cx.answers);
-      const right = cx.store.frames.filter((one) => cx.answers[one.s] !== undefined && cx.answers[one.s] === cx.truth(one)).length;
+      const right = asked.filter((key) => {
+        const [, step, ask] = /(\d+)(.*)/.exec(key);
+        const one = cx.store.frameOf(+step);
+        return one && cx.answers[key] === cx.truth(one, ask);
+      }).length;
       setText(score, asked.length ? cx.t("predict.score", { right, n: asked.length }) : "");
     },
   };

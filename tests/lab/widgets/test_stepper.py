@@ -262,8 +262,8 @@ def test_a_proof_of_a_step_that_is_not_there_or_cannot_be_run_is_said(light_trac
      ({"step": True}, "step must be an integer from 0 to 3, got True"),
      ({"stage": 99}, "stage must be an integer from 0 to 12, got 99"),
      ({"lang": "fr"}, "The 'lang' trait of a Stepper instance expected any of "),
-     ({"whatifs": {"0": 5}}, "a view may set step, stage, selected, lang, predict_from, answers, got 'whatifs'"),
-     ({"trace": b"x"}, "a view may set step, stage, selected, lang, predict_from, answers, got 'trace'")],
+     ({"whatifs": {"0": 5}}, "a view may set step, stage, selected, lang, predict_from, answers, ask, got 'whatifs'"),
+     ({"trace": b"x"}, "a view may set step, stage, selected, lang, predict_from, answers, ask, got 'trace'")],
 )  # fmt: skip
 def test_what_a_view_may_not_choose_is_refused_and_the_view_set_right(state, words, monkeypatch):
     widget = Stepper(sample_trace(4), step=2, stage=2)
