@@ -48,7 +48,7 @@ def cases():
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["", "overlap"])
-@pytest.mark.parametrize("num_blocks", [60, SMALLEST])
+@pytest.mark.parametrize("num_blocks", [pytest.param(60, marks=pytest.mark.slow), SMALLEST])
 @pytest.mark.parametrize("chunking", [None, "fcfs", "equal_progress"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_writes_the_text_of_the_plainest_path(cases, policy, chunking, num_blocks, overlap):

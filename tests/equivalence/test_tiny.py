@@ -18,7 +18,18 @@ def test_the_reference_is_worth_comparing(cases):
     assert all(len(set(case.greedy_ids)) > 3 for case in cases)
 
 
-@pytest.mark.parametrize("row", FULL_PRODUCT + PREFILL_ROWS + OVERLAP_ROWS, ids=str)
+def is_quick(row):
+    """Of the rows with overlap the default tier takes the native ones with padding."""
+    return not row.overlap or (row.backend == "native" and row.padding)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=() if is_quick(row) else pytest.mark.slow, id=str(row))
+        for row in FULL_PRODUCT + PREFILL_ROWS + OVERLAP_ROWS
+    ],
+)
 def test_every_combination_gives_the_tokens_of_the_plainest_path(cases, row):
     with LLM("tiny", row.config("cpu")) as llm:
         assert_row(llm, row, cases)
