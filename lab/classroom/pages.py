@@ -17,6 +17,7 @@ from lab.figures.page import Section, html_table, page
 
 CLASS_PAGE: Final = "class.html"
 STUDENTS: Final = "students"
+_MOST_BARS: Final = 16
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem; }
@@ -58,6 +59,22 @@ def misconceptions(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def misconception_figure(rows: Sequence[dict[str, Any]]) -> Any:
+    """Draw the rows of ``misconceptions`` as a Plotly figure, the first on top; None where there are none."""
+    top = rows[:_MOST_BARS]
+    if not top:
+        return None
+    names = [f"{row['exercise']} {row['wrong_idea']}" for row in top]
+    counts = {"students": [row["students"] for row in top]}
+    figure: Any = bars("Wrong ideas that were named", names, counts, axis="", unit="students")
+    bar: Any = figure.data[0]  # lying, since the names are long
+    bar.update(x=bar.y, y=bar.x, orientation="h")
+    figure.update_layout(margin={"l": 230}, height=140 + 24 * len(top))
+    figure.update_xaxes(type="linear", title="students", dtick=1 if top[0]["students"] < 10 else None)
+    figure.update_yaxes(type="category", title="", autorange="reversed")
+    return figure
+
+
 def exercise_rows(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return, for each exercise, who solved it and the check that most fail."""
     rows: list[dict[str, Any]] = []
@@ -80,22 +97,6 @@ def exercise_rows(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def class_page(course: str, entries: Sequence[dict[str, Any]]) -> str:
     """Return the teacher's page."""
     ideas = misconceptions(entries)
-    top = ideas[:16]
-    figure: Any = None
-    if top:
-        names = [f"{row['exercise']} {row['wrong_idea']}" for row in top]
-        figure = bars(
-            "Wrong ideas that were named",
-            names,
-            {"students": [row["students"] for row in top]},
-            axis="",
-            unit="students",
-        )
-        bar: Any = figure.data[0]  # lying, since the names are long; the first of the table is on top
-        bar.update(x=bar.y, y=bar.x, orientation="h")
-        figure.update_layout(margin={"l": 230}, height=140 + 24 * len(top))
-        figure.update_xaxes(type="linear", title="students", dtick=1 if top[0]["students"] < 10 else None)
-        figure.update_yaxes(type="category", title="", autorange="reversed")
     marks = [
         {
             "student": one["student_id"],
@@ -113,7 +114,7 @@ def class_page(course: str, entries: Sequence[dict[str, Any]]) -> str:
         f"{course}: how the class did",
         lead,
         [
-            Section("Wrong ideas", figure, ideas, "How many students' functions behave so"),
+            Section("Wrong ideas", misconception_figure(ideas), ideas, "How many students' functions behave so"),
             Section("Exercises", None, exercise_rows(entries), "Who solved what"),
             Section("Marks", None, marks, "Points of automatic checks; open questions are marked by a person"),
         ],

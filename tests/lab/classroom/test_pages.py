@@ -1,7 +1,14 @@
 """Pages of a graded class."""
 
 from lab.classroom.gradebook import entry
-from lab.classroom.pages import class_page, exercise_rows, misconceptions, student_page, write_pages
+from lab.classroom.pages import (
+    class_page,
+    exercise_rows,
+    misconception_figure,
+    misconceptions,
+    student_page,
+    write_pages,
+)
 from tests.exercises.classes import course
 
 COURSE = course("ada", "bo", "cy")
@@ -30,6 +37,14 @@ ENTRIES = [
 def test_wrong_ideas_are_counted_the_most_frequent_first():
     rows = misconceptions([*ENTRIES, entry(COURSE, "ps3", "di", [_graded(1, "always_up")], "")])
     assert [(row["wrong_idea"], row["students"]) for row in rows] == [("rounds down", 2), ("always up", 1)]
+
+
+def test_the_figure_has_a_bar_for_each_wrong_idea_and_the_tables_numbers():
+    rows = misconceptions([*ENTRIES, entry(COURSE, "ps3", "di", [_graded(1, "always_up")], "")])
+    [bar] = misconception_figure(rows).data
+    assert list(bar.y) == ["ex16 rounds down", "ex16 always up"]
+    assert list(bar.x) == [2, 1]
+    assert misconception_figure([]) is None
 
 
 def test_an_exercise_row_names_the_check_that_most_fail():
