@@ -45,7 +45,7 @@ class CompareView(ipywidgets.VBox):
         self.left = Stepper(traces[0], step=start, stage=stage, lang=lang, whatifs=whatifs[0])
         self.right = Stepper(traces[1], stage=stage, lang=lang, whatifs=whatifs[1])
         self.notice = ipywidgets.HTML()
-        self.chooser = ipywidgets.Dropdown(options=self._options(), layout=ipywidgets.Layout(width="100%"))
+        self.chooser = ipywidgets.Dropdown(options=self._options(), layout=ipywidgets.Layout(width="auto"))
         self._head = ipywidgets.HTML()
         self._names = (ipywidgets.HTML(), ipywidgets.HTML())
         self._word()

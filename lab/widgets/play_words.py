@@ -20,7 +20,7 @@ PLAY_WORDS: Final[dict[str, tuple[str, str]]] = {
     "play.padding": ("padding", "填充"),
     "play.buckets": ("decode buckets", "解码桶"),
     "play.prefill": ("prefill buckets", "预填充桶"),
-    "play.blocks": ("KV blocks (empty: sized)", "KV 块（空：自动）"),
+    "play.blocks": ("KV blocks", "KV 块"),
     "play.overlap": ("overlap", "重叠"),
     "play.live": ("step by hand (live)", "手动逐步（实时）"),
     "play.beside": ("show beside the last run", "与上一次并排显示"),

@@ -84,7 +84,7 @@ class Playground(ipywidgets.VBox):
         self._place = ipywidgets.VBox()
         grid = ipywidgets.GridBox(
             [control for name, control in self.controls.items() if name != "prompts"],
-            layout=ipywidgets.Layout(grid_template_columns="repeat(auto-fit, minmax(19em, 1fr))"),
+            layout=ipywidgets.Layout(grid_template_columns="repeat(auto-fit, minmax(23em, 1fr))"),
         )
         label = ipywidgets.HTML(f"<b>{html.escape(self._t('play.prompts'))}</b>")
         bar = ipywidgets.HBox([self.run_button, self.live, self.beside], layout=ipywidgets.Layout(flex_flow="row wrap"))
@@ -144,7 +144,7 @@ class Playground(ipywidgets.VBox):
 
     def _make_controls(self, start: Mapping[str, Any]) -> dict[str, Any]:
         """Make one native control a field, named by it."""
-        made: dict[str, Any] = {"prompts": ipywidgets.Textarea(layout=ipywidgets.Layout(width="100%", height="6em"))}
+        made: dict[str, Any] = {"prompts": ipywidgets.Textarea(layout=ipywidgets.Layout(width="auto", height="6em"))}
         for name in ("max_tokens", "max_batch_size", "max_num_tokens"):
             made[name] = ipywidgets.IntText(description=self._t(f"play.{name}"))
         made["policy"] = ipywidgets.Dropdown(options=get_args(CapacityPolicyName), description=self._t("play.policy"))

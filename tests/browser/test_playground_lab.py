@@ -73,6 +73,7 @@ def test_a_run_a_refusal_and_two_runs_side_by_side(page):
     assert page.evaluate(NAMELESS) == []
     if "STEPSCOPE_PICTURES" in os.environ:
         page.set_viewport_size({"width": 1400, "height": 2600})
+        page.get_by_role("heading", name="Playground").scroll_into_view_if_needed()
         page.screenshot(path=os.environ["STEPSCOPE_PICTURES"] + "/playground.png")
 
 
