@@ -52,6 +52,9 @@ class Comparison:
     def say(self) -> list[Said]:
         """What is said of the two, as (id, arguments)."""
         said: list[Said] = []
+        names = (self.left.header.model.name, self.right.header.model.name)
+        if names[0] != names[1]:  # before anything else, since everything else may follow from it
+            said.append(("diff.model", {"left": names[0], "right": names[1]}))
         first = self.first
         if first is None:
             said.append(("diff.same", {"n": len(self.left)}))

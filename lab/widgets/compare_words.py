@@ -15,6 +15,7 @@ COMPARE_WORDS: Final[dict[str, tuple[str, str]]] = {
         "The two runs are the same in all {n} {n|step|steps}: schedule, path, rows and samples.",
         "两次运行在全部 {n} 步中相同：调度、路径、行和采样。",
     ),
+    "diff.model": ("Another model (A → B): {left} → {right}.", "模型不同（A → B）：{left} → {right}。"),
     "diff.first": (
         "The first difference is in step {step}, in {what}: {left} in run A, {right} in run B.",
         "第一处不同在第 {step} 步，{what}：运行 A 为 {left}，运行 B 为 {right}。",

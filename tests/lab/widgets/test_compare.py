@@ -87,6 +87,15 @@ def test_marks_end_where_everything_differs():
     assert len({mark.step for mark in found.left.marks}) == MAX_MARKED_STEPS
 
 
+def test_another_model_is_said_before_anything_else():
+    left, header = sample_trace(2), sample_header()
+    other = dataclasses.replace(header, model=dataclasses.replace(header.model, name="smollm2-135m"))
+    found = compare(left, Trace(other, left.steps))
+    assert found.sentence().startswith(f"Another model (A → B): {header.model.name} → smollm2-135m. The two runs are ")
+    assert found.sentence("zh").startswith("模型不同（A → B）：")
+    assert "Another model" not in compare(left, left).sentence()
+
+
 def test_empty_runs_are_the_same():
     assert compare(Trace(sample_header(), []), Trace(sample_header(), [])).is_same
 
