@@ -47,6 +47,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "refitted": "Request {request} was to run {rows} rows from position {start}, before the cache was asked.",
         "unread": "It is laid out before the samples of step {before} were read.",
         "accepted": "Request {request} keeps {accepted} of {drafts} drafts; the KV of the others is rewound.",
+        "accepted.all": "Request {request} keeps {accepted} of {drafts} drafts.",
         "copied": "Block {source} is copied to block {target} ({tokens} tokens, {copy}).",
         "promoted": "Request {request} has one prompt token left, so it runs as a decode row.",
         "paused": "Request {request} is paused and gives its blocks back.",
@@ -82,6 +83,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "refitted": "请求 {request} 原本要从位置 {start} 起运行 {rows} 行；缓存中已有更多，因此重新安排。",
         "unread": "它在读取第 {before} 步的采样之前就已准备好。",
         "accepted": "请求 {request} 保留 {drafts} 个草稿中的 {accepted} 个；其余的 KV 被回退。",
+        "accepted.all": "请求 {request} 保留 {drafts} 个草稿中的 {accepted} 个。",
         "copied": "块 {source} 拷贝到块 {target}（{tokens} 个词元，{copy}）。",
         "promoted": "请求 {request} 只剩一个提示词元，按解码行运行。",
         "paused": "请求 {request} 被暂停，归还它的块。",
@@ -116,6 +118,8 @@ _COPIES: Final[Mapping[str, Mapping[str, str]]] = {
 
 def sentences(step: StepSnapshot, pieces: Mapping[int, str] | None = None) -> tuple[Sentence, ...]:
     """Return the sentences of one step. Order: that of the stages. pieces: printable text of token ids."""
+    if not step.schedule.spans:  # nothing ran, so there is no path and no buffer to speak of
+        return (*_scheduled(step), *_reserved(step), *_outcome(step, pieces or {}))
     return (*_scheduled(step), *_reserved(step), *_path(step), *_buffers(step), *_outcome(step, pieces or {}))
 
 
@@ -224,7 +228,9 @@ def _outcome(step: StepSnapshot, pieces: Mapping[int, str]) -> list[Sentence]:
         piece = f" “{pieces[token]}”" if token in pieces else ""
         found.append(_make("sampled", 8, request=request_id, token=token if token >= 0 else "?", piece=piece))
     drafts = step.schedule.draft_len
-    found += [_make("accepted", 8, request=i, accepted=count, drafts=drafts) for i, count in outcome.accepted]
+    for request_id, count in outcome.accepted:
+        name = "accepted.all" if count == drafts else "accepted"
+        found.append(_make(name, 8, request=request_id, accepted=count, drafts=drafts))
     found += [_make("finished", 9, request=request_id, reason=reason) for request_id, reason in outcome.finished]
     if outcome.freed:
         found.append(_make("freed", 9, requests=_joined(outcome.freed)))

@@ -143,3 +143,7 @@ def test_verify_rows_copies_a_refit_and_an_unread_step_are_told():
     assert "Block 1 is copied to block 7 (5 tokens, a beginning to reuse)." in text
     assert "Request 0 keeps 2 of 3 drafts; the KV of the others is rewound." in text
     assert "块 2 拷贝到块 6（16 个词元，从主机取回）。" in explain_step(changed, language="zh")
+    every = dataclasses.replace(changed, outcome=dataclasses.replace(step.outcome, accepted=((0, 3),)))
+    assert "Request 0 keeps 3 of 3 drafts." in explain_step(every)
+    assert "请求 0 保留 3 个草稿中的 3 个。" in explain_step(every, language="zh")
+    assert "rewound" not in explain_step(every)
