@@ -27,7 +27,13 @@ _HEAD: Final = '<head><meta charset="utf-8">'
 _BODY: Final = '<main id="views">'
 _STYLE: Final = (
     "<style>.about{margin:.6rem 1rem;line-height:1.4}.about h1{font-size:1.15rem;margin:0}.about p{margin:.2rem 0}"
-    ".about h2{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}</style>"
+    ".about h2{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}"
+    "#views{margin:0 1rem 1rem}</style>"
+)
+_FOLLOW: Final = (  # the reader's own setting, also when it changes while the page is open
+    '{const asked=matchMedia("(prefers-color-scheme: dark)"),'
+    'follow=()=>document.body.setAttribute("data-jp-theme-light",String(!asked.matches));'
+    'asked.addEventListener("change",follow);follow()}'
 )
 _WORDS: Final = {
     "en": {
@@ -51,7 +57,11 @@ _WORDS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PageSettings:
-    """Where the page opens and how it looks. step: index into the trace's steps. most_steps: that the page holds."""
+    """Where the page opens and how it looks.
+
+    step: index into the trace's steps. dark: light on dark for everybody; otherwise the page follows what each reader
+    has set. most_steps: that the page holds.
+    """
 
     step: int = 0
     stage: int = 0
@@ -72,6 +82,8 @@ def export_page(trace: Trace, settings: PageSettings = PageSettings()) -> str:
     first = min(max(0, chosen - settings.most_steps // 2), max(0, len(trace) - settings.most_steps))
     part = _cut(trace, first, settings.most_steps)
     page = make_page(part, dark=settings.dark, step=chosen - first, stage=settings.stage, lang=settings.lang)
+    if not settings.dark:
+        page = page.replace(_SCRIPT, f"{_SCRIPT}{_FOLLOW}", 1)
     return _with_policy(page.replace(_BODY, f"{_about(trace, part, settings.lang)}{_BODY}", 1))
 
 

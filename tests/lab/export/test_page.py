@@ -88,3 +88,15 @@ def test_what_cannot_be_a_page_is_refused_in_words(num_steps, settings, words):
     trace = Trace(sample_header(), sample_trace(3).steps[:num_steps])
     with pytest.raises(TraceError, match=re.escape(words)):
         export_page(trace, settings)
+
+
+def test_it_follows_the_reader_s_setting_unless_dark_was_asked_for(page, light_trace):
+    assert 'matchMedia("(prefers-color-scheme: dark)")' in page
+    dark = export_page(light_trace, PageSettings(dark=True))
+    assert "matchMedia" not in dark
+    assert 'data-jp-theme-light="false"' in dark
+
+
+def test_the_views_have_the_margin_of_the_heading(page):
+    assert ".about{margin:.6rem 1rem;" in page
+    assert "#views{margin:0 1rem 1rem}" in page
