@@ -25,7 +25,7 @@ from lab.perfetto import TimelineFacts, timeline
 from lab.snapshot import SNAPSHOT_VERSION, SNAPSHOT_VERSIONS, UNKNOWN, SpanView, StepSnapshot
 from lab.store import StoredSteps, encode_steps
 from lab.trace_file import read_content, require_types, trace_source
-from lab.trace_summary import TraceSummary, count_names, graph_share, summarize
+from lab.trace_summary import TraceSummary, count_names, graph_share, path_word, summarize
 
 __all__ = [
     "CaptureFact",
@@ -163,7 +163,7 @@ class Trace:
     def __repr__(self) -> str:
         """Say which model, how many steps of which path; the header alone would fill the screen."""
         try:
-            counts = count_names([step.graph.path for step in self.steps])
+            counts = count_names([path_word(step) for step in self.steps])
             paths = ", ".join(f"{count} {path}" for path, count in counts.items())
         except TraceError:  # a debugger prints whatever it meets
             paths = "damaged"

@@ -5,20 +5,24 @@ Does not: know a trace's header or its file (``trace.py``), or word a reason.
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
+from engine.reasons import PathKind
 from lab.outline import is_outline
 from lab.reasons import GRAPH_PATHS
 from lab.snapshot import STAGES, StepSnapshot
+
+IDLE: Final = "idle"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceSummary:
     """Counts over a whole trace.
 
-    paths: steps by eager, capture, replay. reasons: eager steps by reason. deferrals: by reason. padding_share: rows
-    spent on dummies and on the tails of prefill buckets, out of all rows. host_us: median microseconds of each stage.
+    paths: steps by eager, capture, replay, idle. reasons: eager steps by reason. deferrals: by reason. padding_share:
+    rows spent on dummies and on the tails of prefill buckets, out of all rows. host_us: median us of each stage.
     simulated: graphs are the CPU tape. num_outlines: steps that were imported, whose requests and tokens nobody knows.
     """
 
@@ -42,11 +46,24 @@ class TraceSummary:
         lines = [
             f"{self.num_steps} steps ({paths}), {counted}",
             f"padding: {self.padding_share:.1%} of all rows",
-            *["graphs: simulated by the CPU tape"] * self.simulated,
+            *self._graphs(),
         ]
         for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
             lines += [f"{title}: {reason} x {count}" for reason, count in counts.items()]
         return "\n".join(lines)
+
+    def _graphs(self) -> list[str]:
+        """Say what the graphs were, where the steps tell: a tape that no step used simulated nothing."""
+        if self.paths.keys() & {*GRAPH_PATHS, PathKind.CAPTURE.value}:
+            return ["graphs: simulated by the CPU tape"] * self.simulated
+        if "GRAPHS_DISABLED" in self.reasons:
+            return ["graphs: off"]
+        return ["graphs: used by no step"] * (self.simulated and bool(self.paths))
+
+
+def path_word(step: StepSnapshot) -> str:
+    """Return how a step ran: eager, capture, replay, prefill_replay; idle when it had nothing to run."""
+    return step.graph.path if step.schedule.spans else IDLE
 
 
 def graph_share(steps: Iterable[StepSnapshot]) -> float | None:
@@ -71,7 +88,7 @@ def summarize(all_steps: Iterable[StepSnapshot], *, num_requests: int, simulated
         num_steps=len(steps),
         num_requests=num_requests,
         num_tokens=sum(len(step.outcome.tokens) for step in steps),
-        paths=count_names([step.graph.path for step in steps]),
+        paths=count_names([path_word(step) for step in steps]),
         reasons=count_names([step.path.reason for step in steps if step.path.reason is not None]),
         deferrals=count_names([deferral.reason for step in steps for deferral in step.schedule.deferrals]),
         padding_share=padding / rows if rows else 0.0,

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from lab.cli import replay, trace_diff, trace_export, trace_import
+from lab.cli.step_number import place_of
 from lab.cli.tables import table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
     record.set_defaults(run=record_trace)
     show = actions.add_parser("show", help="show a recorded file as a table")
     show.add_argument("file", help="a trace file")
-    show.add_argument("--step", type=int, metavar="I", help="explain the I-th recorded step instead (-1: the last)")
+    show.add_argument("--step", type=int, metavar="I", help="explain step I of the table instead (-1: the last)")
     show.add_argument("--language", choices=("en", "zh"), default="en", help="of the sentences (%(default)s)")
     show.add_argument("--json", action="store_true", help="print JSON instead")
     show.set_defaults(run=show_trace)
@@ -110,6 +111,7 @@ def overview_row(step: "StepSnapshot") -> dict[str, Any]:
     """
     from lab.outline import IMPORTED
     from lab.snapshot import UNKNOWN
+    from lab.trace_summary import path_word
 
     requests = step.schedule.budget.num_requests
     told = {
@@ -122,7 +124,7 @@ def overview_row(step: "StepSnapshot") -> dict[str, Any]:
     times = [us for us in step.host_us.tolist() if not math.isnan(us)]
     return {
         "step": step.step,
-        "path": step.graph.path,
+        "path": path_word(step),
         "bucket": step.path.bucket if step.path.key is not None else step.metadata.padded_num_tokens,
         "requests": None if requests == UNKNOWN else requests,
         "rows": step.num_rows,
@@ -134,14 +136,11 @@ def overview_row(step: "StepSnapshot") -> dict[str, Any]:
 
 
 def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
-    from engine.errors import TraceError
     from lab.outline import IMPORTED
 
-    if not -len(trace) <= arguments.step < len(trace):
-        message = f"--step must be in [{-len(trace)}, {len(trace)}), got {arguments.step}"
-        raise TraceError(message)
-    step = trace.steps[arguments.step]
-    sentence = trace.explain(arguments.step, arguments.language)
+    at = place_of(trace, arguments.step)
+    step = trace.steps[at]
+    sentence = trace.explain(at, arguments.language)
     rows = step_rows(trace, step)
     conditions = [dataclasses.asdict(condition) for condition in step.path.conditions]
     if arguments.json:

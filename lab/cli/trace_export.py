@@ -6,6 +6,8 @@ Does not: make either (``lab/export`` and ``lab/perfetto.py`` do).
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from lab.cli.step_number import place_of
+
 if TYPE_CHECKING:
     from lab.trace import Trace
 
@@ -22,13 +24,13 @@ def add_action(actions: Any) -> None:
     parser.add_argument("file", help="a trace file")
     parser.add_argument("--html", metavar="OUT", help="the page to write")
     parser.add_argument("--perfetto", metavar="OUT", help="the timeline to write, for example run.json")
-    parser.add_argument("--step", type=int, default=0, metavar="I", help="the I-th step is shown first (-1: the last)")
+    parser.add_argument("--step", type=int, metavar="I", help="show step I first (-1: the last; default: the first)")
     parser.add_argument(
         "--stage", default="0", metavar="S", help="number or name of the stage shown first (%(default)s)"
     )
     parser.add_argument("--max-steps", type=int, metavar="N", help="steps of the page at most (2000)")
     parser.add_argument("--language", choices=("en", "zh"), default="en", help="of the page (%(default)s)")
-    parser.add_argument("--dark", action="store_true", help="light on dark")
+    parser.add_argument("--dark", action="store_true", help="light on dark; else as the reader's system is set")
     parser.add_argument("--redact", action="store_true", help="leave tokens and text out")
     parser.set_defaults(run=export_trace)
 
@@ -59,7 +61,7 @@ def _page(trace: "Trace", arguments: argparse.Namespace) -> str:
 
     stage = int(arguments.stage) if arguments.stage.isdecimal() else arguments.stage
     settings = PageSettings(
-        step=arguments.step,
+        step=0 if arguments.step is None else place_of(trace, arguments.step),
         stage=stage_index(stage),
         lang=arguments.language,
         dark=arguments.dark,

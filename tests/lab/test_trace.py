@@ -54,6 +54,10 @@ def test_the_summary_counts_paths_reasons_and_padding():
     assert ("simulated" in str(summary)) is summary.simulated is sample_trace().header.device.simulated
     assert "simulated" not in str(dataclasses.replace(summary, simulated=False))
     assert "graphs: simulated by the CPU tape" in str(dataclasses.replace(summary, simulated=True))
+    eager = dataclasses.replace(summary, simulated=True, paths={"eager": 8})
+    assert "graphs: used by no step" in str(eager).splitlines()
+    assert "graphs: off" in str(dataclasses.replace(eager, reasons={"GRAPHS_DISABLED": 8})).splitlines()
+    assert "graphs:" not in str(dataclasses.replace(eager, simulated=False))
 
 
 def test_an_empty_trace_has_a_summary():

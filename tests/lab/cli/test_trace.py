@@ -69,7 +69,7 @@ def test_one_step_as_json_lists_its_rows(recorded, capsys):
 
 def test_a_step_outside_the_trace_names_the_range(recorded, capsys):
     assert main(["trace", "show", str(recorded), "--step", "999"]) == 2
-    assert "--step must be in [-" in capsys.readouterr().err
+    assert "--step must be a step's number, 0 to " in capsys.readouterr().err
 
 
 def test_a_missing_file_is_one_line(capsys, tmp_path):

@@ -52,7 +52,10 @@ def test_the_page_is_in_the_language_and_colours_that_were_asked_for(file, tmp_p
     [
         ([], "say what to write: --html OUT for a page that steps, --perfetto OUT for a timeline, or both"),
         (["--html", "no/such/folder/x.html"], "it is no file in an existing folder"),
-        (["--html", "OUT", "--step", "6"], "step must be an index from -6 to 5, got 6"),
+        (
+            ["--html", "OUT", "--step", "6"],
+            "--step must be a step's number, 0 to 5, or -6 to -1, counted from",
+        ),
         (["--html", "OUT", "--stage", "lunch"], "stage must be 0 to"),
         (["--html", "OUT", "--max-steps", "0"], "a page holds 1 to 10000 steps"),
     ],

@@ -26,7 +26,7 @@ def test_what_came_in_is_said_at_once(tmp_path, capsys):
     out = tmp_path / "x.trace.json.gz"
     assert main(["trace", "import", str(SAMPLES / "trtllm_iter.log"), *TRTLLM, "-o", str(out)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "10 steps (6 replay, 4 eager), imported: requests and tokens are not in the file"
+    assert lines[0] == "10 steps (6 replay, 3 eager, 1 idle), imported: requests and tokens are not in the file"
     assert lines[-1].startswith(f"saved: {out} (")
 
 
@@ -57,6 +57,8 @@ def test_one_step_is_explained_without_rows(imported, capsys):
     assert "its rows are not in the imported file" in out
     assert "FAIL  ABOVE_LARGEST_BUCKET: needed at most 8 requests, got 9" in out
     capsys.readouterr()
+    assert main(["trace", "show", str(imported), "--step", "7"]) == 0
+    assert capsys.readouterr().out.startswith("Step 7 has nothing to run.\n")
     assert main(["trace", "show", str(imported), "--json"]) == 0
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert steps[0]["sampled"] is steps[0]["finished"] is None
