@@ -20,6 +20,7 @@ from lab import Session, show
 from lab.snapshot import STAGES
 from lab.widgets.stages import STAGE_LINKS
 
+# `tiny` is random; its text is noise
 session = Session("tiny", prompts=["To be, or not", "Once upon"], config=EngineConfig(device="cpu"))
 trace = session.run()
 
@@ -34,13 +35,18 @@ trace = session.run()
 # * *forward last*: of the ten stages of a step here, seven are over before the model runs.
 
 # %%
-prediction = {"vLLM and SGLang pad": "?", "llama.cpp replays": "?", "TensorRT-LLM pads": "?", "forward last": "?"}
+prediction = {  # replace each "?" by True or False, without quotes
+    "vLLM and SGLang pad": "?",
+    "llama.cpp replays": "?",
+    "TensorRT-LLM pads": "?",
+    "forward last": "?",
+}
 
 # %%
 facts = {"vLLM and SGLang pad": True, "llama.cpp replays": True, "TensorRT-LLM pads": False}
 facts["forward last"] = STAGES.index("RAN") == 7
 for name, guess in prediction.items():
-    verdict = "no answer yet" if guess == "?" else "right" if guess == facts[name] else "not so"
+    verdict = "no answer yet" if guess == "?" else "right" if str(guess) == str(facts[name]) else "not so"
     print(f"{name}: {facts[name]}    you said {guess}: {verdict}")
 
 # %% [markdown]
@@ -144,4 +150,4 @@ print("watched, it said the same:", session.outputs[0].text == alone.stdout.rstr
 # You have just seen three files: `lab/widgets/stages.py` (where the stages are), `engine/probe.py` (what each hands over) and
 # `engine/llm.py` (the door).
 #
-# **Exercises:** `ex01` count the batch is a good first one: `stepscope check ex01 --start`.
+# **Exercises:** `ex01` count the batch is a good first one: `stepscope check ex01 --start` in a terminal of the lab; elsewhere `.venv/bin/stepscope`.

@@ -17,6 +17,7 @@ from lab import Session, show
 from lab.snapshot import STAGES
 from lab.widgets.stages import STAGE_LINKS
 
+# `tiny` 是随机的，它的文字没有意义
 session = Session("tiny", prompts=["To be, or not", "Once upon"], config=EngineConfig(device="cpu"))
 trace = session.run()
 
@@ -31,13 +32,18 @@ trace = session.run()
 # * *前向在后*：这里一步有十个阶段，模型运行之前已经过去了七个。
 
 # %%
-prediction = {"vLLM 和 SGLang 会填充": "?", "llama.cpp 会重放": "?", "TensorRT-LLM 会填充": "?", "前向在后": "?"}
+prediction = {  # 把每个 "?" 换成 True 或 False，不加引号
+    "vLLM 和 SGLang 会填充": "?",
+    "llama.cpp 会重放": "?",
+    "TensorRT-LLM 会填充": "?",
+    "前向在后": "?",
+}
 
 # %%
 facts = {"vLLM 和 SGLang 会填充": True, "llama.cpp 会重放": True, "TensorRT-LLM 会填充": False}
 facts["前向在后"] = STAGES.index("RAN") == 7
 for name, guess in prediction.items():
-    verdict = "还没有回答" if guess == "?" else "对" if guess == facts[name] else "不对"
+    verdict = "还没有回答" if guess == "?" else "对" if str(guess) == str(facts[name]) else "不对"
     print(f"{name}：{facts[name]}    你说 {guess}：{verdict}")
 
 # %% [markdown]
@@ -132,4 +138,4 @@ print("有人观察时也是同样的文本：", session.outputs[0].text == alon
 #
 # 你刚刚看过三个文件：`lab/widgets/stages.py`（各阶段在哪里）、`engine/probe.py`（各阶段交出什么）和 `engine/llm.py`（大门）。
 #
-# **练习：** 从 `ex01` 开始最合适，数一数批次：`stepscope check ex01 --start`。
+# **练习：** 从 `ex01` 开始最合适，数一数批次：`stepscope check ex01 --start`（在实验室的终端里；别处用 `.venv/bin/stepscope`）。
