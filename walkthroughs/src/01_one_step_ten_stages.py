@@ -92,7 +92,8 @@ for step, guess in zip(session.trace.steps, prediction, strict=False):
 
 # %% [markdown]
 # * **A step with a prompt in it is eager** (`HAS_CONTEXT_UNPROMOTED`): a graph has one shape, and a prompt may have any length.
-#   So *everybody* in that step runs eagerly, also the requests that only wanted their next token.
+#   So *everybody* in that step runs eagerly, also the requests that only wanted their next token. The exception is in the name: a prompt
+#   of which a single token is left runs as a decode row (it is *promoted*).
 # * **Three requests replay the graph of four.** There is no bucket of three: a dummy request takes the fourth place. It has its
 #   own block and slot, and its rows are written, computed, and read by nobody.
 # * Which prompt it is does not matter to a graph; *how many* requests there are does.
@@ -142,7 +143,7 @@ show(session, step=5)
 # |---|---|---|
 # | 1 hooks | 7 Metadata | the model's `prepare_request_inputs`, when it has one |
 # | 2 the previous sample | 5 Pack, 6 Copy | it is handed over at every step and lies on the device, indexed by slot |
-# | 3 fast paths | 5 Pack | *steady*: the same requests again, so positions grow by one in place and nothing is packed (step 9) |
+# | 3 fast paths | 5 Pack | *steady*: the requests of the step before, all of them in generation and none a dummy: positions grow by one in place and nothing is packed (step 9) |
 # | 4 three packs | 5 Pack | contexts, extends, generations: the row order is a rule of correctness |
 # | 5 move tokens and positions | 6 Copy | one pinned copy a list, then device gathers, in place |
 # | 6 attention metadata | 7 Metadata | the same object for the same graph, with new contents |
@@ -170,4 +171,4 @@ for step in changed:
 # You have just seen three files: `engine/cuda_graphs/select.py` (the conditions, in order), `engine/inputs/prepare.py` (in place,
 # never anew) and `engine/cuda_graphs/runner.py` (what is compared before a replay).
 #
-# **Exercises:** `ex01` count the batch: `stepscope check ex01`.
+# **Exercises:** `ex01` count the batch: `stepscope check ex01 --start` in a terminal of the lab; elsewhere `.venv/bin/stepscope`.

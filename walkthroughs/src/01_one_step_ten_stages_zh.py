@@ -87,7 +87,7 @@ for step, guess in zip(session.trace.steps, prediction, strict=False):
     print(f"第 {step.step} 步：你说 {guess!s:6} {path.num_requests} 个请求 -> {step.graph.path:6} {took}")
 
 # %% [markdown]
-# * **只要有提示要算，这一步就是 eager**（`HAS_CONTEXT_UNPROMOTED`）：图只有一种形状，提示却可以有任何长度。于是这一步里*所有*请求都走 eager，连那些只想要下一个词元的也一样。
+# * **只要有提示要算，这一步就是 eager**（`HAS_CONTEXT_UNPROMOTED`）：图只有一种形状，提示却可以有任何长度。于是这一步里*所有*请求都走 eager，连那些只想要下一个词元的也一样。例外就在名字里：提示只剩一个词元的请求按解码行运行（即*提升*，promoted）。
 # * **三个请求重放的是四个请求的图。** 没有大小为 3 的桶：第四个位置由一个填充请求占着。它有自己的块和槽位，它的行照样写、照样算，只是没有人读。
 # * 是哪一个请求，对图来说无所谓；*有几个*请求才要紧。
 #
@@ -127,7 +127,7 @@ show(session, step=5, lang="zh")
 # |---|---|---|
 # | 1 前置钩子 | 7 元数据 | 模型若有 `prepare_request_inputs`，就在这里调用 |
 # | 2 上一步的采样结果 | 5 打包，6 复制 | 每一步都交下来，留在设备上，按槽位存取 |
-# | 3 快路径 | 5 打包 | *稳态*：还是同一批请求，位置原地加一，什么也不打包（第 9 步） |
+# | 3 快路径 | 5 打包 | *稳态*：请求与上一步相同，全部在生成，没有填充请求：位置原地加一，什么也不打包（第 9 步） |
 # | 4 三种打包 | 5 打包 | 上下文、扩展、生成：行的顺序是正确性的规则 |
 # | 5 搬词元和位置 | 6 复制 | 每个列表一次锁页复制，然后在设备上 gather，都是原地 |
 # | 6 注意力元数据 | 7 元数据 | 同一张图用同一个对象，内容换新 |
@@ -153,4 +153,4 @@ for step in changed:
 #
 # 你刚刚看过三个文件：`engine/cuda_graphs/select.py`（按顺序排列的条件）、`engine/inputs/prepare.py`（只原地写，从不新建）和`engine/cuda_graphs/runner.py`（重放之前比对什么）。
 #
-# **练习：** `ex01`，数一数这个批次：`stepscope check ex01`。
+# **练习：** `ex01`，数一数这个批次：`stepscope check ex01 --start`（在实验室的终端里；别处用 `.venv/bin/stepscope`）。
