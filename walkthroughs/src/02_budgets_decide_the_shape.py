@@ -79,7 +79,8 @@ for scarce in ({"max_batch_size": 3}, {"num_blocks": 5}):
     with start(max_num_tokens=70, **scarce) as session:
         step = session.step()
     ran = [span.request_id for span in step.schedule.spans]
-    reasons = {held.request_id: f"{held.reason} ({held.needed} > {held.available})" for held in step.schedule.deferrals}
+    held_back = step.schedule.deferrals
+    reasons = {held.request_id: f"{held.reason} (needs {held.needed}, left {held.available})" for held in held_back}
     print(f"{scarce}: requests {ran} run; {reasons}")
 
 # %% [markdown]
@@ -150,4 +151,4 @@ for attempt in (
 # You have just seen three files: `engine/scheduler/capacity.py` (blocks and places), `engine/scheduler/micro_batch.py` (rows) and
 # `engine/scheduled.py` (the record that comes out).
 #
-# **Exercises:** `ex01` count the batch, `ex02` admit under three budgets: `stepscope check ex02`.
+# **Exercises:** `ex01` count the batch, `ex02` admit under three budgets: `stepscope check ex02 --start` in a terminal of the lab; elsewhere `.venv/bin/stepscope`.
