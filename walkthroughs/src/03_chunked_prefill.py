@@ -93,9 +93,12 @@ with Session("tiny", prompts=[long_prompt[:-41:-1], long_prompt], params=six_tok
 print("chunks of step 0 as (request, rows):", mixed)
 
 # %% [markdown]
+# The cut prompt, which came second, is packed first: it samples nothing, so those that sample stand together behind it.
+#
 # Unequal chunks are the normal case. In TensorRT-LLM, equal chunks are a condition for the *mixed graphs of encoder-decoder models*
 # only (the context fields of its graph key belong to them); its schedulers produce unequal chunks freely. For a decoder, one
-# context in the batch means "no decode graph", whatever its size.
+# context in the batch means "no decode graph", whatever its size, unless a single token of its prompt is left: it then runs as a decode row
+# (which is what *promoted* in `HAS_CONTEXT_UNPROMOTED` means).
 #
 # ## The run, step by step
 #
@@ -133,4 +136,4 @@ print(f"right: {whole.text!r}\nwrong: {broken.text!r}, finish_reason {broken.fin
 # You have just seen three files: `engine/scheduler/chunking.py` (`chunk_rows`, the rule of the cut), `engine/inputs/pack.py`
 # (positions) and `engine/decisions.py` (what may be swapped).
 #
-# **Exercises:** `ex03` chunk the prompt: `stepscope check ex03`.
+# **Exercises:** `ex03` chunk the prompt: `stepscope check ex03 --start` in a terminal of the lab; elsewhere `.venv/bin/stepscope`.
