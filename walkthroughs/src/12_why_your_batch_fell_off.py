@@ -10,7 +10,7 @@
 # failed.
 #
 # **Simulated here:** the trace is recorded by this notebook, on the CPU with the tape. Paths, reasons and batch sizes are real, step times
-# are not. Nothing of the analysis needs the model, or torch, or this machine: it works on any trace file.
+# are not. The reasons need neither model nor torch, and work on any trace file; the proofs run the model again.
 
 # %%
 import collections
@@ -90,7 +90,7 @@ for some in stretches:
 
 # %%
 first = next(i for i, step in enumerate(trace.steps) if step.path.reason == "ABOVE_LARGEST_BUCKET")
-show(replace(trace, steps=trace.steps[first - 3 : first + 17]), step=3)
+show(replace(trace, steps=trace.steps[first - 3 : first + 17]), step=3)  # place in the slice: step 13
 
 # %% [markdown]
 # In the stepper `f` jumps from one fall-off to the next. The same for a shell or a CI job, with an exit status (1: not reached):
@@ -160,7 +160,7 @@ for step in imported.steps[-3:]:
     print(f"step {step.step}: {step.path.num_requests} requests, {step.graph.path} {step.path.reason or ''}")
 
 # %% [markdown]
-# The ninth request again. `show(imported)` opens it in the stepper.
+# The ninth request again, and an *idle* iteration, 7, in which nothing ran. `show(imported)` opens it in the stepper.
 #
 # ## With your own service
 #
@@ -170,4 +170,4 @@ for step in imported.steps[-3:]:
 # You have just seen three files: `engine/reasons.py` (why a step may fall off), `lab/reasons.py` (the words and the fixes) and
 # `lab/counterfactuals/search.py` (the proof).
 #
-# **Exercises:** `ex25` why did it fall off?, `ex17` design the bucket list: `stepscope check ex25`.
+# **Exercises:** `ex25` why did it fall off?, `ex17` design the bucket list: `stepscope check ex25 --start` in a terminal of the lab; elsewhere `.venv/bin/stepscope`.
