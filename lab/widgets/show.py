@@ -2,7 +2,8 @@
 
 *live* (the default in a notebook) is the widget. *static* leaves a picture, a table and a page that still steps, and no
 widget at all: that is how committed notebooks are built (``LAB_STATIC=1`` chooses it for a whole process). Outside of a
-notebook the static profile prints text: the step in words, the summary, and where there is more to see.
+notebook, where nobody would see a widget, static is the default, and it prints text: the step in words, the summary,
+and where there is more to see.
 
 Does not: record or run anything, or import torch.
 """
@@ -66,10 +67,10 @@ def show(
     steps, negative from the end; of a comparison, None is the first difference. stage: 0 to 9, an engine stage name or
     a label. counterfactuals: True proves, for every eager step, what would have put it on a graph (each is a few
     re-runs of the workload); or the answers of ``lab.counterfactual`` by index. A live widget also proves one when the
-    reader asks.
+    reader asks. profile: None is live in a notebook, unless ``LAB_STATIC=1``, and static elsewhere.
     Raises: ConfigError for anything that is not there; TraceError when a trace cannot be run again.
     """
-    chosen = profile or ("static" if os.environ.get("LAB_STATIC") == "1" else "live")
+    chosen = profile or ("live" if _is_notebook() and os.environ.get("LAB_STATIC") != "1" else "static")
     if chosen not in ("live", "static"):
         message = f"profile must be 'live' or 'static', got {shown(profile)}"
         raise ConfigError(message)

@@ -234,7 +234,7 @@ def test_a_live_stepper_proves_a_step_with_the_session_s_own_model(monkeypatch):
     with Session("tiny", prompts=["abc", "de"], config=config, params=params) as session:
         session.step()
         session.step()
-        widget = session.show()
+        widget = session.show(profile="live")
         models = []
 
         def watched(model, *args, **options):

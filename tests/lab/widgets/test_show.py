@@ -23,7 +23,7 @@ def published(monkeypatch):
     return shown
 
 
-def test_a_trace_becomes_a_widget(monkeypatch):
+def test_a_trace_becomes_a_widget(published, monkeypatch):
     monkeypatch.delenv("LAB_STATIC", raising=False)
     widget = show(sample_trace(3), step=1, stage="Run", lang="zh")
     assert isinstance(widget, Stepper)
@@ -31,7 +31,7 @@ def test_a_trace_becomes_a_widget(monkeypatch):
     widget.close()
 
 
-def test_a_session_becomes_a_live_widget(monkeypatch):
+def test_a_session_becomes_a_live_widget(published, monkeypatch):
     monkeypatch.delenv("LAB_STATIC", raising=False)
 
     class Session:
@@ -62,8 +62,9 @@ def test_the_static_profile_leaves_a_picture_a_table_and_a_page(published, monke
 @pytest.mark.parametrize("shell", [None, SimpleNamespace()], ids=["plain script", "terminal"])
 def test_outside_of_a_notebook_the_static_profile_is_one_text(published, monkeypatch, capsys, shell):
     monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    monkeypatch.delenv("LAB_STATIC", raising=False)
     trace = sample_trace(5)
-    assert show(trace, step=2, profile="static") is None
+    assert show(trace, step=2) is None
     out = capsys.readouterr().out
     assert published == []
     assert out.startswith(f"{trace.explain(2)}\n{trace.summary()}\n")
