@@ -9,7 +9,7 @@ Does not: change what a healthy step computes, or repair anything.
 Source: TensorRT-LLM's strict buffer check, taken further; poison and canaries are old habits of debugging.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -48,7 +48,7 @@ class StepAudit:
         self._kv_cache = self._llm._resources.kv_cache
         self._addresses = self._frozen_addresses()
         self._padded: PaddedBatch | None = None
-        self._spans: tuple[Span, ...] = ()
+        self._spans: Sequence[Span] = ()
         self._kv_blocks: torch.Tensor | None = None
         self._kv_before: torch.Tensor | None = None
         self._handlers: dict[Stage, Callable[[Any], None]] = {
