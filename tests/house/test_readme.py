@@ -18,7 +18,7 @@ def test_the_program_in_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(program.replace("smollm2-135m", "tiny"), "README.md", "exec"), {})
     assert "Step 3" in capsys.readouterr().out
-    assert (tmp_path / "run.trace.json.gz").stat().st_size > 0
+    assert (tmp_path / "mine.trace.json.gz").stat().st_size > 0
 
 
 @pytest.mark.parametrize("command", COMMANDS)
