@@ -107,7 +107,8 @@ def _of_the_cache_and_the_device(step: StepSnapshot) -> list[Said]:
     if accepted:
         total = sum(count for _, count in accepted)
         drafts = step.schedule.draft_len * len(accepted)
-        said.append(("say.verified", {"n": total, "of": drafts, "back": drafts - total}))
+        name = "say.verified.all" if total == drafts else "say.verified"
+        said.append((name, {"n": total, "of": drafts, "back": drafts - total}))
     found = [(request_id, tokens) for request_id, tokens in step.reservation.credits if tokens]
     if found:
         tokens = sum(count for _, count in found)

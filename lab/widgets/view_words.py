@@ -137,6 +137,7 @@ _VERIFY: Final[dict[str, tuple[str, str]]] = {
         "{n} of {of} drafts were accepted; the KV of the other {back} is rewound.",
         "{of} 个草稿中接受了 {n} 个；其余 {back} 个的 KV 被回退。",
     ),
+    "say.verified.all": ("All {of} {of|draft was|drafts were} accepted.", "{of} 个草稿全部被接受。"),
     "say.cached": (
         "{who} found {n} prompt {n|token|tokens} in the cache.",
         "{who} 在缓存中找到 {n} 个提示词元。",

@@ -123,3 +123,7 @@ def test_verification_the_cache_a_pause_and_an_unread_step_are_said():
     assert "1 block from the host" in [translate(*one) for one in changes(changed, None)]
     chinese = "".join(translate(*one, "zh") for one in sentences(changed, (1, 2)))
     assert "6 个草稿中接受了 3 个" in chinese
+    every = dataclasses.replace(changed, outcome=dataclasses.replace(step.outcome, accepted=((0, 3), (1, 3))))
+    said = " ".join(translate(*one) for one in sentences(every, (1, 2)))
+    assert "All 6 drafts were accepted." in said
+    assert "rewound" not in said
