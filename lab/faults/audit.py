@@ -178,7 +178,7 @@ class StepAudit:
         return {f"{group}.{name}": t.data_ptr() for group, tensors in groups.items() for name, t in tensors.items()}
 
 
-def _rows(spans: tuple[Span, ...]) -> Iterator[tuple[Span, int]]:
+def _rows(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
     """Walk the flat layout: the span and the position of every row."""
     for span in spans:
         for position in range(span.start, span.end):
