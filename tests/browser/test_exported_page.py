@@ -117,3 +117,17 @@ def test_an_imported_run_steps_and_says_what_it_lacks(opened, form):
     press(page, "f")
     first = next(step for step in trace.steps[1:] if step.graph.path == "eager")
     assert step_of(page) == first.step
+
+
+def test_a_page_follows_the_reader_s_colours_while_it_is_open(opened, trace):
+    page = opened(export_page(trace))
+    for scheme, light in (("dark", "false"), ("light", "true")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', timeout=5_000)
+    assert page.evaluate("getComputedStyle(document.getElementById('views')).marginLeft") == "16px"
+
+
+def test_a_page_that_was_made_dark_stays_dark(opened, trace):
+    page = opened(export_page(trace, PageSettings(dark=True)))
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate("document.body.getAttribute('data-jp-theme-light')") == "false"
