@@ -148,4 +148,4 @@ for right, got in late.texts:
 # `lab/faults/buffers.py` (six ways to get it wrong).
 #
 # **Exercises:** `ex05` size every buffer, `ex06` write in place, `ex07` one trip, not N, `ex08` when may I reuse the source:
-# `stepscope check ex05`.
+# `stepscope check ex05 --start`.

@@ -164,4 +164,4 @@ for name, decisions in (("right", Decisions()), ("wrong", Decisions(pack=pack_sw
 # segments) and `engine/scheduled.py` (the three integers that each request states).
 #
 # **Exercises:** `ex09` pack three worlds, `ex10` where does this token come from, `ex11` promote the last context, `ex12` gather ids (and `ex07`, `ex08`, how the lists get to the device):
-# `stepscope check ex09`.
+# `stepscope check ex09 --start`.

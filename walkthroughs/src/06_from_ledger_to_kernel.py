@@ -128,4 +128,4 @@ print("with the lab's audit:", run("stale-block-table-column", guards="on").repo
 # You have just seen three files: `engine/kv_cache/manager.py` (the ledger), `engine/attention/paged.py` (lengths and tables as device
 # tensors) and `engine/attention/block_tables.py` (only what changed is written).
 #
-# **Exercises:** `ex13` slot mapping, `ex14` three lengths, `ex11` promote the last context: `stepscope check ex13`.
+# **Exercises:** `ex13` slot mapping, `ex14` three lengths, `ex11` promote the last context: `stepscope check ex13 --start`.

@@ -140,4 +140,4 @@ for name in ("dummy-aliases-live-block", "lazy-dummy-in-a-full-pool"):
 # You have just seen three files: `engine/cuda_graphs/dummies.py` (the dummy), `engine/inputs/padding.py` (how many) and
 # `engine/cuda_graphs/buckets.py` (which sizes).
 #
-# **Exercises:** `ex16` choose the bucket, `ex18` build the dummy, `ex11` promote the last context: `stepscope check ex16`.
+# **Exercises:** `ex16` choose the bucket, `ex18` build the dummy, `ex11` promote the last context: `stepscope check ex16 --start`.

@@ -126,4 +126,4 @@ print(f"{tuple(source.shape)!s:7} into (3, 1, 4): {copy_into(torch.zeros(3, 1, 4
 # You have just seen three files: `engine/cuda_graphs/runner.py` (the check, then the copies), `engine/inputs/prepare.py` (the zero
 # fills) and `lab/faults/guards.py` (a replay without the check).
 #
-# **Exercises:** `ex19` clean the tail, `ex24` guard the replay: `stepscope check ex19`.
+# **Exercises:** `ex19` clean the tail, `ex24` guard the replay: `stepscope check ex19 --start`.

@@ -160,4 +160,4 @@ print("same texts:", texts["engine"] == texts["careful"])
 # You have just seen three files: `engine/inputs/steady.py` (the two tests), `engine/runners/steady_path.py` (who holds the record, and
 # drops it) and `engine/attention/block_tables.py` (only the rows that changed).
 #
-# **Exercises:** `ex21` may I take the fast path?, `ex22` add one, gather once: `stepscope check ex21`.
+# **Exercises:** `ex21` may I take the fast path?, `ex22` add one, gather once: `stepscope check ex21 --start`.

@@ -178,4 +178,4 @@ print(run("capture-while-serving", guards="on").report.outcomes[0].message)
 # You have just seen three files: `engine/cuda_graphs/tape.py` (capture and replay on the CPU), `engine/cuda_graphs/runner.py` (the
 # engine's graphs, and the check) and `engine/cuda_graphs/tape_rules.py` (what cannot be recorded).
 #
-# **Exercises:** `ex24` guard the replay: `stepscope check ex24`.
+# **Exercises:** `ex24` guard the replay: `stepscope check ex24 --start`.

@@ -134,4 +134,4 @@ for name, decisions in (("right", Decisions()), ("wrong", Decisions(select_graph
 # You have just seen three files: `engine/cuda_graphs/key.py` (the key, with one constructor), `engine/cuda_graphs/select.py` (the
 # checklist) and `engine/sampling/sampler.py` (the two branches).
 #
-# **Exercises:** `ex23` write the graph key: `stepscope check ex23`.
+# **Exercises:** `ex23` write the graph key: `stepscope check ex23 --start`.

@@ -130,4 +130,4 @@ print("\n".join(line for line in printed.getvalue().splitlines() if "bucket" in 
 # You have just seen three files: `lab/advice/optimum.py` (the best list, by dynamic programming), `lab/advice/default_lists.py` (the
 # frameworks' rules) and `lab/replay/cost_model.py` (what a step costs).
 #
-# **Exercises:** `ex17` design the list of sizes: `stepscope check ex17`.
+# **Exercises:** `ex17` design the list of sizes: `stepscope check ex17 --start`.

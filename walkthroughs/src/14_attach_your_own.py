@@ -159,4 +159,4 @@ print("kept and read later:", [int(view[0]) for view in keeper.kept])
 # You have just seen three files: `engine/probe.py` (ten stages, one method), `lab/recorder.py` (the observer that you attached) and
 # `lab/freeze.py` (what it copies).
 #
-# **Exercises:** `ex25` why did it fall off? asks for this on a long trace: `stepscope check ex25`.
+# **Exercises:** `ex25` why did it fall off? asks for this on a long trace: `stepscope check ex25 --start`.
