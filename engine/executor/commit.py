@@ -96,24 +96,38 @@ def take_samples(
     is_watched: somebody wants to know what text each token adds; otherwise most tokens are only appended.
     """
     assert step.samples is not None
-    log, logprobs, accepted = CommitLog(), step.samples.logprobs(), step.samples.num_accepted()
+    log, logprobs, accepted = CommitLog(), logprobs_by_request(step), step.samples.num_accepted()
     if not is_watched and not step.scheduled.draft_len:
-        _take_single_tokens(step, tokens[0].tolist(), live, log)
+        _take_single_tokens(step, tokens[0].tolist(), live, log, logprobs)
         return log
     for request, draft_len in sampled_rows(step):
         owner = live.get(request.request_id)
         if owner is not None and owner.request is request:  # else it ended in the step before, and this is its waste
             request.num_in_flight -= 1 + draft_len
             run = sampled_run(request, draft_len, tokens, accepted)
-            take_row(owner, run, log, [values for request_id, values in logprobs if request_id == request.request_id])
+            take_row(owner, run, log, logprobs.get(request.request_id, ()))
             if draft_len:
                 _settle_drafts(request)
     return log
 
 
-def _take_single_tokens(step: OpenStep, by_slot: list[int], live: Mapping[int, LiveRequest], log: CommitLog) -> None:
+def logprobs_by_request(step: OpenStep) -> dict[int, list[LogProbs]]:
+    """Read the log-probabilities of a step, once for all its requests: each read asks the device."""
+    assert step.samples is not None
+    found: dict[int, list[LogProbs]] = {}
+    for request_id, values in step.samples.logprobs():
+        found.setdefault(request_id, []).append(values)
+    return found
+
+
+def _take_single_tokens(
+    step: OpenStep,
+    by_slot: list[int],
+    live: Mapping[int, LiveRequest],
+    log: CommitLog,
+    logprobs: Mapping[int, list[LogProbs]],
+) -> None:
     """Give every request one token, with a closer look only where it may matter."""
-    logprobs: dict[int, LogProbs] = dict(step.samples.logprobs()) if step.samples is not None else {}
     for request in step.scheduled.sampled_requests:
         owner = live.get(request.spec.request_id)
         if owner is None or owner.request is not request:
@@ -124,8 +138,7 @@ def _take_single_tokens(step: OpenStep, by_slot: list[int], live: Mapping[int, L
         if owner.takes_blindly(token):
             request.generated.append(token)
         else:
-            own = logprobs.get(request.request_id)
-            take_row(owner, [token], log, () if own is None else (own,))
+            take_row(owner, [token], log, logprobs.get(request.request_id, ()))
 
 
 def _settle_drafts(request: LlmRequest) -> None:

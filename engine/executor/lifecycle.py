@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine.executor.commit import CommitLog, OpenStep, take_row, take_samples, undo
-from engine.executor.live import LiveRequest, LogProbs, RequestQueue
+from engine.executor.commit import CommitLog, OpenStep, logprobs_by_request, take_row, take_samples, undo
+from engine.executor.live import LiveRequest, RequestQueue
 from engine.executor.records import FinishedRequest, StepCommit
 from engine.executor.repeat import Repetition
 from engine.executor.samples import SampleSource
@@ -98,9 +98,11 @@ class Lifecycle:
         batch = step.batch
         if batch is not None and batch.is_intact and not is_watched:
             log, row_tokens = CommitLog(), tokens[0][batch.slots]
-            for row in batch.take(row_tokens):
+            rows = batch.take(row_tokens)
+            logprobs = logprobs_by_request(step) if rows else {}
+            for row in rows:
                 live = batch.lives[row]
-                take_row(live, [int(row_tokens[row])], log, _own_logprobs(step, live))
+                take_row(live, [int(row_tokens[row])], log, logprobs.get(live.request.request_id, ()))
         else:
             if batch is not None:
                 batch.count_step()
@@ -207,8 +209,3 @@ def num_final_tokens(request: LlmRequest) -> int:
 
 def _credits(step: OpenStep) -> tuple[tuple[int, int], ...]:
     return () if step.reservation is None else step.reservation.credits
-
-
-def _own_logprobs(step: OpenStep, live: LiveRequest) -> list[LogProbs]:
-    assert step.samples is not None
-    return [values for request_id, values in step.samples.logprobs() if request_id == live.request.request_id]
