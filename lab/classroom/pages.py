@@ -109,7 +109,9 @@ def class_page(course: str, entries: Sequence[dict[str, Any]]) -> str:
     ]
     named = sum(row["students"] for row in ideas)
     num_students = len({one["student_id"] for one in entries})
-    lead = [f"{num_students} students. {named} wrong answers showed a wrong idea that has a name."]
+    who = "1 student" if num_students == 1 else f"{num_students} students"
+    answers = "No wrong answer" if not named else "1 wrong answer" if named == 1 else f"{named} wrong answers"
+    lead = [f"{who}. {answers} showed a wrong idea that has a name."]
     return page(
         f"{course}: how the class did",
         lead,

@@ -41,18 +41,37 @@ def grade_submissions(arguments: argparse.Namespace) -> int:
     found = find_submissions(Path(arguments.submissions), arguments.set)
     before = read_gradebook(out) if (out / GRADEBOOK).is_file() else None
     graded = grade_all(found, course, out, seed=seed, only=arguments.only, quiet=arguments.json)
-    entries = _joined(before, graded) if arguments.only else _kept(before, graded)
     if arguments.diff:
         lines = moves(before, graded)
         print("\n".join(lines) if lines else "no mark moves")
         return 0
+    entries = _joined(before, graded) if arguments.only else _kept(before, graded)
     write_gradebook(out, course, entries)
     if arguments.json:
         print(json.dumps(read_gradebook(out), indent=1))
         return 0
-    print("\n".join(f"{e['student_id']}  {e['assignment']}  {e['score']:g} of {e['max_score']:g}" for e in graded))
+    print("\n".join(_marks(graded, entries, is_one=arguments.only is not None)))
     print(f"written: {out / GRADEBOOK} and gradebook.csv; pages: stepscope report {out}")
     return 0
+
+
+def _marks(graded: list[dict[str, Any]], entries: list[dict[str, Any]], *, is_one: bool) -> list[str]:
+    """Return a line for each student and set; where one exercise was graded, its points stand before the set's."""
+    sets = {(one["student_id"], one["assignment"]): one for one in entries}
+    lines: list[str] = []
+    for new in graded:
+        student, name = new["student_id"], new["assignment"]
+        one = sets.get((student, name))
+        if one is None:
+            lines.append(f"{student}  {name}  not in the gradebook yet, and left out: grade without --only")
+            continue
+        score = f"{one['score']:g} of {one['max_score']:g}"
+        if not is_one:
+            lines.append(f"{student}  {name}  {score}")
+            continue
+        [own] = new["exercises"]
+        lines.append(f"{student}  {own['exercise']}  {own['points']} of {own['max_points']}  ({name}: {score})")
+    return lines
 
 
 def _kept(before: dict[str, Any] | None, graded: list[dict[str, Any]]) -> list[dict[str, Any]]:

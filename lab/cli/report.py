@@ -28,5 +28,6 @@ def write_report(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.grades)
     written = write_pages(read_gradebook(folder), Path(arguments.out) if arguments.out else folder / "report")
     print(f"the class: {written[0]}")
-    print(f"students: {len(written) - 1} pages in {written[0].parent / 'students'}")
+    num_pages = len(written) - 1
+    print(f"students: {num_pages} {'page' if num_pages == 1 else 'pages'} in {written[0].parent / 'students'}")
     return 0

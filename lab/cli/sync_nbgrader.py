@@ -26,5 +26,6 @@ def sync_marks(arguments: argparse.Namespace) -> int:
     from lab.classroom.nbgrader_sync import sync
 
     database = arguments.db if "://" in arguments.db else f"sqlite:///{Path(arguments.db)}"
-    print(f"written: {sync(read_gradebook(Path(arguments.grades)), database)} scores into {database}")
+    count = sync(read_gradebook(Path(arguments.grades)), database)
+    print(f"written: {count} {'score' if count == 1 else 'scores'} into {database}")
     return 0

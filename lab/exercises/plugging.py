@@ -54,7 +54,9 @@ def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Cas
         if not len(trace.steps):
             message = f"with this function the engine stopped before its first step was over: {failure}"
             raise ExerciseError(message)
-        sys.stdout.write(f"With this function a step failed after {len(trace.steps)} good ones. {failure}\n")
+        num_good = len(trace.steps)
+        before = f"{num_good} good {'one' if num_good == 1 else 'ones'}"
+        sys.stdout.write(f"With this function a step failed after {before}. {failure}\n")
     return importlib.import_module(_SHOW).show(trace)
 
 

@@ -60,6 +60,8 @@ def test_the_class_page_has_a_figure_beside_its_table_and_loads_nothing():
     assert 'src="http' not in text
     assert "ex16 rounds down" in text
     assert "3 students. 2 wrong answers showed a wrong idea that has a name." in text
+    assert "2 students. 1 wrong answer showed a wrong idea that has a name." in class_page("testing", ENTRIES[:2])
+    assert "1 student. No wrong answer showed a wrong idea that has a name." in class_page("testing", ENTRIES[:1])
 
 
 def test_a_students_page_has_every_check_and_escapes_what_students_wrote():

@@ -45,6 +45,10 @@ def test_a_class_is_graded_regraded_and_reported(room, capsys):
     assert main([*GRADE, "--only", "ex16", "--diff"]) == 0
     assert capsys.readouterr().out == "no mark moves\n"
     assert main([*GRADE, "--only", "ex16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [ada] = [e for e in json.loads(before)["entries"] if e["student_id"] == "ada"]
+    [own] = [g for g in ada["exercises"] if g["exercise"] == "ex16"]
+    assert f"ada  ex16  {own['points']} of 6  (ps3: {ada['score']:g} of {ada['max_score']:g})" in lines
     assert (room / "grades/gradebook.json").read_bytes() == before
     with (room / "grades/gradebook.csv").open(encoding="utf-8", newline="") as file:
         assert [row["student_id"] for row in csv.DictReader(file)] == ["ada", "bo"]
@@ -57,6 +61,16 @@ def test_a_class_is_graded_regraded_and_reported(room, capsys):
 def test_only_needs_a_gradebook_that_is_there(room, capsys):
     assert main([*GRADE, "--only", "ex16"]) == 2
     assert "--only changes a gradebook that is there" in capsys.readouterr().err
+    assert main([*GRADE, "--only", "ex16", "--diff"]) == 0
+    assert "ada  ex16  new -> " in capsys.readouterr().out
+
+
+def test_one_who_is_not_in_the_gradebook_yet_is_not_left_out_in_silence(room, capsys):
+    (room / "in/bo").rename(room / "bo")
+    assert main(GRADE) == 0
+    (room / "bo").rename(room / "in/bo")
+    assert main([*GRADE, "--only", "ex16"]) == 0
+    assert "bo  ps3  not in the gradebook yet, and left out: grade without --only" in capsys.readouterr().out
 
 
 def test_what_is_missing_is_said(room, capsys):

@@ -40,7 +40,7 @@ def test_a_step_that_a_wrong_function_breaks_is_said_beside_the_steps_before_it(
     monkeypatch.setenv("LAB_STATIC", "1")
     check("ex16", lambda sizes, batch: max(sizes)).open({"sizes": [1, 4, 8], "batch": 3})
     out = capsys.readouterr().out
-    assert "With this function a step failed after 1 good ones." in out
+    assert "With this function a step failed after 1 good one." in out
     assert "Step 0" in out
 
 
