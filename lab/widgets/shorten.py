@@ -1,9 +1,9 @@
-"""Shorten: a squeezed module with a letter or two for the names that it declares itself.
+"""Shorten: a squeezed module with a letter or two for the variables that it declares itself.
 
-A name is renamed everywhere or nowhere. It is left alone when it is a property or a key anywhere, when it stands in an
-object without a value (then it is both), when a string spells it, and when nothing here declares it. So what reaches
-the page's objects, the traits and the string table keeps its name; and every line stays, for a browser's message. A
-semicolon at the end of a line goes where the line break says the same.
+A variable is renamed everywhere or nowhere: where nothing here declares it, it is the page's. Properties, keys and
+methods keep their names, and so do traits and words; an object's ``{name}`` becomes ``{name:a}``. Every line stays, for
+a browser's message. A semicolon at the end of a line goes where the line break says the same, a ``const`` goes where
+the line before is one, and so do the brackets around the one thing that a function takes.
 
 Does not: parse; brackets and the signs beside a name tell enough of code in one style.
 Source: own; a minifier would be a dependency for a few hundred lines.
@@ -19,8 +19,10 @@ from typing import Final
 
 from lab.widgets.squeeze import literal_end, squeeze
 
+BLOCK: Final = "{"  # what the words of a statement stand in
+OBJECT: Final = "o"  # an object, or a pattern that takes one apart
+CLASS: Final = "c"
 _WORD: Final = re.compile(r"[\w$]+")
-_SPELLED: Final = re.compile(r"""["'](\w+)["']""")
 _DECLARES: Final = frozenset({"const", "let", "function", "class"})
 _NO_FUNCTION: Final = frozenset({"if", "for", "while", "switch"})
 _CLOSING: Final = {")": "(", "]": "[", "}": "{"}
@@ -28,11 +30,13 @@ _LANGUAGE: Final = """async await break case catch class const continue default 
 function get if in instanceof let new of return set static switch this throw try typeof undefined while
 null true false"""
 _KEPT: Final = frozenset({*_WORD.findall(_LANGUAGE), "render"})  # what the module exports keeps its name, too
+_BEFORE_BLOCK: Final = frozenset({")", ">", ";", "{", "}", "else", "try", "finally", ""})
+_ENDS_WITH_BLOCK: Final = frozenset({"function", "async", "class", "if", "else", "for", "while", "try", "export"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """A word, a literal or a sign. inside: the bracket around it; "$" in a template's ``${...}``."""
+    """A word, a literal or a sign. inside: the bracket around it, BLOCK, OBJECT or CLASS; "$" in a template."""
 
     text: str
     inside: str
@@ -41,29 +45,42 @@ class Token:
 
 def tokens(code: str) -> list[Token]:
     """Cut a module into tokens; together they are the module. The parts of a template are tokens, too."""
-    return list(_tokens(code, [""]))
+    return list(_tokens(code, [BLOCK]))
 
 
 def _tokens(code: str, stack: list[str]) -> Iterator[Token]:
     at, before = 0, "\n"
+    last = ["", "", ""]  # the solid tokens before this one
     while at < len(code):
         word = _WORD.match(code, at)
         if word is not None:
-            yield Token(word[0], stack[-1], is_word=True)
+            found = [Token(word[0], stack[-1], is_word=True)]
             at = word.end()
         elif code[at] == "`":
             end = literal_end(code, at, before)
-            yield from _template(code[at:end], stack)
+            found = list(_template(code[at:end], stack))
             at = end
         else:
             end = max(literal_end(code, at, before), at + 1)
             if code[at] in _CLOSING and end == at + 1:
                 stack.pop()
-            yield Token(code[at:end], stack[-1])
+            found = [Token(code[at:end], stack[-1])]
             if code[at] in "([{" and end == at + 1:
-                stack.append(code[at])
+                stack.append(_opened(code[at], last))
             at = end
+        yield from found
         before = code[at - 1]
+        if found[-1].text.strip():
+            last = [*last[1:], found[-1].text]
+
+
+def _opened(sign: str, last: Sequence[str]) -> str:
+    """Return what a bracket opens, by the tokens before it."""
+    if sign != "{":
+        return sign
+    if "class" in last[:2] or last[1] == "extends":
+        return CLASS
+    return BLOCK if last[2] in _BEFORE_BLOCK else OBJECT
 
 
 def _template(text: str, stack: list[str]) -> Iterator[Token]:
@@ -90,60 +107,66 @@ def _inner_end(text: str, at: int) -> int:
     return at - 1
 
 
-def _signs(found: Sequence[Token]) -> list[tuple[int, str, str]]:
-    """Return each word's place, what stands before it, and what behind; spaces and line breaks do not count."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """A word that is a variable. at: among the tokens. both: it is the key of its object, too, as in ``{name}``."""
+
+    at: int
+    name: str
+    both: bool
+
+
+def uses(found: Sequence[Token]) -> list[Use]:
+    """Return every word that is a variable, and neither a property nor a key, a method or of the language."""
     solid = [(at, token) for at, token in enumerate(found) if token.text.strip()]
-    texts = ["", *[token.text for _, token in solid], ""]
-    return [(at, texts[i], texts[i + 2]) for i, (at, token) in enumerate(solid) if token.is_word]
-
-
-def properties(found: Sequence[Token]) -> set[str]:
-    """Return the words that are a property, a key, a value without one, or spelled by a string."""
-    names: set[str] = set()
-    for at, before, behind in _signs(found):
-        word, inside = found[at].text, found[at].inside
-        is_property = before == "." and found[max(0, at - 3) : at] != [found[at - 1]] * 3
-        is_in_object = inside == "{" and before in ("{", ",") and behind in (":", ",", "}", "=")
-        if is_property or is_in_object:
-            names.add(word)
-    for token in found:
-        names |= set(_SPELLED.findall(token.text))
-    return names
+    texts = ["", "", "", *[token.text for _, token in solid], ""]
+    variables: list[Use] = []
+    for i, (at, token) in enumerate(solid):
+        before, behind = texts[i + 2], texts[i + 4]
+        is_property = before == "." and texts[i : i + 3] != [".", ".", "."]
+        if not token.is_word or token.text[0].isdigit() or is_property or token.inside == CLASS:
+            continue
+        is_first = token.inside == OBJECT and before in ("{", ",")
+        if token.text in _KEPT or (is_first and behind in (":", "(")):
+            continue
+        variables.append(Use(at, token.text, both=is_first))
+    return variables
 
 
 def declared(found: Sequence[Token]) -> set[str]:
     """Return the words that the module declares: constants, functions, classes, and what functions take."""
-    names: set[str] = set()
-    for at, before, behind in _signs(found):
-        if before in _DECLARES or behind == "=":
-            names.add(found[at].text)
     solid = [token for token in found if token.text.strip()]
+    texts = ["", *[token.text for token in solid], "", ""]
+    names: set[str] = set()
     opened: list[int] = []
     for at, token in enumerate(solid):
-        if token.text in ("(", "["):
+        before, behind = texts[at], texts[at + 2 : at + 4]
+        if token.text in _CLOSING.values():
             opened.append(at)
-        elif token.text in (")", "]"):
+        elif token.text in _CLOSING and opened:
             start = opened.pop()
-            behind = "".join(one.text for one in solid[at + 1 : at + 3])
-            before = solid[start - 1] if start else token
-            takes = behind.startswith("=>") or (
-                behind[:1] == "{" and before.is_word and before.text not in _NO_FUNCTION
-            )
-            if (takes and token.text == ")") or (token.text == "]" and before.text in _DECLARES):
+            opener = solid[start - 1] if start else token
+            takes = behind == ["=", ">"] or (behind[0] == "{" and opener.is_word and opener.text not in _NO_FUNCTION)
+            if (takes and token.text == ")") or (token.text in "]}" and opener.text in ("const", "let")):
                 names |= {one.text for one in solid[start:at] if one.is_word}
-        elif token.is_word and "".join(one.text for one in solid[at + 1 : at + 3]) == "=>":
+        elif token.is_word and (before in _DECLARES or behind == ["=", ">"] or _is_set(before, behind)):
             names.add(token.text)
-    return names
+    return {name for name in names if not name[0].isdigit()}
+
+
+def _is_set(before: str, behind: Sequence[str]) -> bool:
+    """Return whether a word is one more of a list of constants."""
+    return before == "," and behind[0] == "=" and behind[1] not in ("=", ">")
 
 
 def short_names(found: Sequence[Token]) -> dict[str, str]:
-    """Give the names that may be renamed shorter ones that nothing here has; the commonest get the shortest."""
-    words = [token.text for token in found if token.is_word]
-    may = declared(found) - properties(found) - _KEPT
-    counts = collections.Counter(word for word in words if word in may and not word[0].isdigit())
-    taken = {*words, *_KEPT}
-    fresh = (name for name in _letters() if name not in taken)
-    order = sorted(counts, key=lambda word: (-counts[word] * len(word), word))
+    """Give the variables of the module shorter names that no variable here has; the commonest get the shortest."""
+    variables = uses(found)
+    ours = declared(found) - _KEPT
+    counts = collections.Counter(use.name for use in variables if use.name in ours)
+    kept = {use.name for use in variables if use.name not in ours or len(use.name) <= 2}  # two letters may stay
+    fresh = (name for name in _letters() if name not in kept | _KEPT)
+    order = sorted(counts, key=lambda word: (-counts[word], word))
     short = {word: next(fresh) for word in order if len(word) > 1}
     return {word: name for word, name in short.items() if len(name) < len(word)}
 
@@ -156,16 +179,50 @@ def _letters() -> Iterator[str]:
 def shorten(source: str) -> str:
     """Return a module squeezed, and with short names."""
     found = tokens(squeeze(source))
-    return "".join(_written(found, short_names(found)))
+    names = short_names(found)
+    written = [token.text for token in found]
+    for use in uses(found):
+        if use.name in names:
+            written[use.at] = f"{use.name}:{names[use.name]}" if use.both else names[use.name]
+    _drop_brackets(found, written)
+    _drop_ends(found, written)
+    return "".join(written)
 
 
-def _written(found: Sequence[Token], names: Mapping[str, str]) -> Iterator[str]:
-    for at, token in enumerate(found):
-        rest = (one for one in found[at + 1 : at + 3])
-        if token.text == ";" and next(rest, token).text == "\n" and _goes_on(next(rest, token)):
+def _drop_brackets(found: Sequence[Token], written: list[str]) -> None:
+    """Write a function of one thing without the brackets around it."""
+    for at in range(1, len(found) - 5):
+        signs = [found[at].text, *(token.text for token in found[at + 2 : at + 5])]
+        if signs == ["(", ")", "=", ">"] and found[at + 1].is_word and not found[at - 1].is_word:
+            written[at] = written[at + 2] = ""
+
+
+def _drop_ends(found: Sequence[Token], written: list[str]) -> None:
+    """Leave out what a line's end says: a semicolon; between two lines of constants, all but a comma."""
+    for at, is_constant in _ends(found):
+        rest: Mapping[int, Token] = dict(enumerate(found[at + 1 : at + 4]))
+        if 1 not in rest or rest[0].text != "\n" or not (rest[1].is_word or rest[1].text == "}"):
             continue
-        yield names.get(token.text, token.text) if token.is_word else token.text
+        written[at] = ""
+        if is_constant and rest[1].text == "const":
+            written[at] = ","
+            written[at + 2] = ""
+            if rest[2].text == " ":
+                written[at + 3] = ""
 
 
-def _goes_on(token: Token) -> bool:
-    return token.is_word or token.text == "}"
+def _ends(found: Sequence[Token]) -> Iterator[tuple[int, bool]]:
+    """Yield each semicolon that ends a statement, and whether it was one of constants."""
+    starts = [""]  # the first word of the statement that is open, of each bracket
+    for at, token in enumerate(found):
+        if token.text in _CLOSING:
+            starts.pop()
+            if token.text == "}" and starts[-1] in _ENDS_WITH_BLOCK:
+                starts[-1] = ""
+        if token.text in _CLOSING.values():
+            starts.append("")
+        elif token.text == ";":
+            yield at, starts[-1] == "const"
+            starts[-1] = ""
+        elif token.is_word and not starts[-1] and token.inside == BLOCK:
+            starts[-1] = token.text
