@@ -61,6 +61,9 @@ class Context {
     this.labels.push([node, id]);
     return node;
   }
+  note(id) {
+    return this.label(h("p", { class: "ss-note" }), id);
+  }
   named(node, id) {
     this.names.push([node, id]);
     return node;

@@ -66,14 +66,14 @@ function pool(parent, make) {
   };
 }
 
-// A real table with caption and scopes. columns: string ids; fills cells through a pool of rows.
+// A real table with caption and scopes. columns: string ids, with # before those of numbers; cells come in a pool of rows.
 function makeTable(cx, captionId, columns, build) {
   const caption = cx.label(h("caption"), captionId);
-  const head = h("tr", null, columns.map((id) => (id ? cx.label(h("th", { scope: "col" }), id) : h("th", { scope: "col", "aria-hidden": "true" }))));
+  const head = h("tr", null, columns.map((id) => cx.label(h("th", { scope: "col" }), id.replace("#", ""))));
   const body = h("tbody");
   const root = h("table", { class: "ss-table" }, caption, h("thead", null, head), body);
   const rows = pool(body, () => {
-    const cells = columns.map((_, at) => h(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : null));
+    const cells = columns.map((id, at) => h(at ? "td" : "th", { scope: at ? null : "row", class: id[0] === "#" ? "ss-num" : null }));
     const item = { root: h("tr", null, cells), cells };
     if (build) build(item);
     return item;

@@ -128,7 +128,7 @@ function sidePart(cx) {
   });
   const more = moreNote(cx);
   const title = h("h4");
-  const hint = cx.label(h("p", { class: "ss-note" }), "side.hint");
+  const hint = cx.note("side.hint");
   const journey = h("ol", { class: "ss-journey" });
   const lines = pool(journey, (at) => {
     const words_ = h("span");

@@ -3,13 +3,12 @@ const STEPS_A_PAGE = 100;
 const KEYS = [["←  →", "key.step"], ["⇧←  ⇧→", "key.ten"], ["Home  End", "key.ends"], ["PgUp  PgDn", "key.stage"], ["f", "key.falloff"], ["t", "key.table"], ["p", "key.predict"], ["r", "key.live"], ["?", "key.help"], ["Esc", "key.escape"]];
 
 function tablePart(cx) {
-  const steps = makeTable(cx, "cap.steps", ["col.step", "col.path", "col.key", "col.requests", "col.rows", "col.padding", "col.sampled", "col.host"], (item) => {
+  const steps = makeTable(cx, "cap.steps", ["col.step", "col.path", "col.key", "#col.requests", "#col.rows", "#col.padding", "#col.sampled", "#col.host"], (item) => {
     item.button = h("button", { type: "button", class: "ss-link", onclick: () => cx.act.go(item.at) });
     item.cells[0].append(item.button);
     item.word = h("span");
     for (const at of [1, 7]) setClass(item.cells[at], "ss-nowrap", true);
     item.cells[1].append(h("span", { class: "ss-swatch", "aria-hidden": "true" }), item.word);
-    for (const at of [3, 4, 5, 6, 7]) setClass(item.cells[at], "ss-num", true);
   });
   const page = h("span", { class: "ss-soft" });
   let offset = null; // null follows the current step
@@ -63,12 +62,11 @@ function keepInView(box, row) {
 }
 
 function warmupPart(cx) {
-  const table = makeTable(cx, "cap.warmup", ["col.order", "col.graph", "col.bytes", "col.seconds"], (item) => {
-    for (const at of [0, 2, 3]) setClass(item.cells[at], "ss-num", true);
+  const table = makeTable(cx, "cap.warmup", ["#col.order", "col.graph", "#col.bytes", "#col.seconds"], (item) => {
     setClass(item.cells[1], "ss-code", true);
   });
   const words = h("p", { class: "ss-note" });
-  const none = cx.label(h("p", { class: "ss-note" }), "warm.none");
+  const none = cx.note("warm.none");
   const root = h("section", { class: "ss-sheet" }, sheetHead(cx, "warm.title", "warmup"), words, table.root, none);
   return {
     root,

@@ -107,11 +107,11 @@ function buffersPanel(cx) {
     const boxes = (state === "live" ? ["C", "G", "P", null] : [null]).map((kind) => h("span", { class: "ss-cell ss-sample", "data-s": state, "data-k": kind, "aria-hidden": "true", text: state === "stale" ? "−3" : "" }));
     legend.append(h("span", null, boxes, cx.label(h("span"), "buf.legend." + state)));
   }
-  const marks = cx.label(h("p", { class: "ss-note" }), "buf.marks");
+  const marks = cx.note("buf.marks");
   const layers = LAYERS.map((layer) => {
     const list = h("div");
-    const none = cx.label(h("p", { class: "ss-note" }), "layer.none");
-    const root = h("section", { class: "ss-layer" }, cx.label(h("h4"), "layer." + layer), cx.label(h("p", { class: "ss-note" }), "layer." + layer + ".what"), none, list);
+    const none = cx.note("layer.none");
+    const root = h("section", { class: "ss-layer" }, cx.label(h("h4"), "layer." + layer), cx.note("layer." + layer + ".what"), none, list);
     return { root, none, ribbons: pool(list, () => ribbon(cx)) };
   });
   const root = h("div", null, legend, marks, layers.map((layer) => layer.root));

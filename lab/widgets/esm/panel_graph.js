@@ -34,10 +34,8 @@ function padPanel(cx) {
   const seatList = h("div", { class: "ss-seats" });
   const seat = pool(seatList, () => ({ root: h("span", { class: "ss-seat" }) }));
   const promoted = h("p", { class: "ss-note" });
-  const table = makeTable(cx, "cap.buckets", ["col.bucket", "col.fits", "col.padding", "col.waste", "col.graph"], (item) => {
-    for (const at of [2, 3]) setClass(item.cells[at], "ss-num", true);
-  });
-  const why = cx.label(h("p", { class: "ss-note" }), "pad.why");
+  const table = makeTable(cx, "cap.buckets", ["col.bucket", "col.fits", "#col.padding", "#col.waste", "col.graph"]);
+  const why = cx.note("pad.why");
   const advice = h("div");
   const findings = pool(advice, () => ({ root: h("p", { class: "ss-note ss-finding" }) }));
   const root = h("div", null, sentence, ladder.root, seatList, promoted, table.root, advice, why);
@@ -114,7 +112,7 @@ function verdictBox(cx) {
 // The smallest change that would have put the step on a graph: shipped with the trace, or proved by the kernel on request.
 function whatIfBox(cx) {
   const ask = cx.label(h("button", { type: "button", onclick: () => cx.act.prove() }), "whatif.ask");
-  const busy = cx.label(h("p", { class: "ss-note" }), "whatif.busy");
+  const busy = cx.note("whatif.busy");
   const list = h("div");
   const lines = pool(list, (at) => ({ root: h("p", { class: at ? "ss-note" : "ss-fix" }) }));
   const root = h("section", { class: "ss-whatif" }, cx.label(h("h4"), "whatif.title"), ask, busy, list);

@@ -5,11 +5,9 @@ function blocksPanel(cx) {
   const map = poolMap(cx);
   const host = poolMap(cx);
   const hostBox = h("div", null, cx.label(h("h4"), "blk.host_pool"), host.root);
-  const table = makeTable(cx, "cap.owners", ["col.request", "col.held", "col.shared", "col.added", "col.ids"], (item) => {
-    for (const at of [1, 2]) setClass(item.cells[at], "ss-num", true);
-  });
+  const table = makeTable(cx, "cap.owners", ["col.request", "#col.held", "#col.shared", "col.added", "col.ids"]);
   const copies = makeTable(cx, "cap.copies", ["col.copy", "col.from", "col.to", "col.tokens"]);
-  const none = cx.label(h("p", { class: "ss-note" }), "blk.old");
+  const none = cx.note("blk.old");
   const root = h("div", null, lead, map.root, hostBox, table.root, copies.root, none);
 
   function fill(item, rid, name, ids, shared, added) {
@@ -88,13 +86,12 @@ function treePanel(cx) {
   });
   const scroller = h("div", { class: "ss-tree-box", tabindex: "0", role: "group" }, picture);
   cx.named(scroller, "stage.11");
-  const table = makeTable(cx, "cap.tree", ["col.content", "col.nblocks", "col.depth", "col.where", "col.ids"], (item) => {
+  const table = makeTable(cx, "cap.tree", ["col.content", "#col.nblocks", "#col.depth", "col.where", "col.ids"], (item) => {
     item.text = h("span", { class: "ss-tok" });
     item.cells[0].append(item.text);
-    for (const at of [1, 2]) setClass(item.cells[at], "ss-num", true);
   });
-  const empty = cx.label(h("p", { class: "ss-note" }), "tree.empty");
-  const root = h("div", null, lead, empty, scroller, table.root, cx.label(h("p", { class: "ss-note" }), "tree.note"));
+  const empty = cx.note("tree.empty");
+  const root = h("div", null, lead, empty, scroller, table.root, cx.note("tree.note"));
   const textOf = ({ id, tokens, label }) => visibleToken([label, tokens.map((token) => cx.tokenText(token)).join("")].filter(Boolean).join(": ")) || "#" + id;
   const stateOf = (node) => (node.users.length ? "held" : node.host >= 0 ? "host" : "cached");
 

@@ -10,9 +10,7 @@ function overlapPanel(cx) {
   const boxes = pool(lanes, () => ({ root: h("span", { class: "ss-event-box" }) }));
   const scale = h("div", { class: "ss-lanes ss-to-scale", role: "img" });
   const runs = pool(scale, () => ({ root: h("span", { class: "ss-event-box" }) }));
-  const table = makeTable(cx, "cap.events", ["col.order", "col.lane", "col.step", "col.what", "col.host"], (item) => {
-    for (const at of [0, 2, 4]) setClass(item.cells[at], "ss-num", true);
-  });
+  const table = makeTable(cx, "cap.events", ["#col.order", "col.lane", "#col.step", "col.what", "#col.host"]);
   const late = makeTable(cx, "cap.late", ["col.row", "col.request", "col.token", "col.sampled_by"]);
   const root = h("div", null, lead, lanes, scale, note, table.root, late.root);
 

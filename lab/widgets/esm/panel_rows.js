@@ -55,12 +55,11 @@ function layoutStrip(cx) {
 function rowsPanel(cx, withBuffers) {
   const summary = h("p", { class: "ss-lead" });
   const strip = layoutStrip(cx);
-  const table = makeTable(cx, "cap.rows", ["col.row", "col.kind", "col.request", "col.token", "col.id", "col.position", "col.source", "col.head"], (item) => {
+  const table = makeTable(cx, "cap.rows", ["col.row", "col.kind", "col.request", "col.token", "#col.id", "#col.position", "col.source", "col.head"], (item) => {
     item.badge = kindBadge();
     item.cells[1].append(item.badge);
     item.token = h("span", { class: "ss-tok" });
     item.cells[3].append(item.token);
-    for (const at of [4, 5]) setClass(item.cells[at], "ss-num", true);
   });
   setClass(table.root, "ss-dense", true);
   const more = h("p", { class: "ss-note" });
@@ -146,10 +145,9 @@ function lengthBar() {
 
 function metadataPanel(cx) {
   const summary = h("p", { class: "ss-lead" });
-  const lengths = makeTable(cx, "cap.lengths", ["col.sequence", "col.request", "col.slot", "col.q", "col.cached", "col.kv", "col.bar"], (item) => {
+  const lengths = makeTable(cx, "cap.lengths", ["#col.sequence", "col.request", "#col.slot", "#col.q", "#col.cached", "#col.kv", "col.bar"], (item) => {
     item.bar = lengthBar();
     item.cells[6].append(item.bar.root);
-    for (const at of [0, 2, 3, 4, 5]) setClass(item.cells[at], "ss-num", true);
     item.parts = [3, 4, 5].map((at) => {
       const value = h("span");
       const change = h("small", { class: "ss-diff" });
@@ -165,7 +163,7 @@ function metadataPanel(cx) {
     item.cells[1].append(item.extra);
   });
   const more = moreNote(cx);
-  const root = h("div", null, summary, lengths.root, tables.root, more.root, cx.label(h("p", { class: "ss-note" }), "meta.note"));
+  const root = h("div", null, summary, lengths.root, tables.root, more.root, cx.note("meta.note"));
   const nameOf = (frame, at) => (at >= frame.path.n && frame.pad ? "dummy" : cx.store.name(frame.meta.rid[at]));
 
   function paintTable(item, frame, at) {

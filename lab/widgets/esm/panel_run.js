@@ -48,9 +48,9 @@ function runPanel(cx) {
     })].sort((one, other) => one[3] - other[3]); // what differs comes first
   }
 
-  const noCheck = cx.label(h("p", { class: "ss-note" }), "run.no_check");
+  const noCheck = cx.note("run.no_check");
   const poolLine = h("p", { class: "ss-note" });
-  const addressNote = cx.label(h("p", { class: "ss-note" }), "run.addresses");
+  const addressNote = cx.note("run.addresses");
   const root = h("div", null, event, sentence, simulated, poolLine, checks.root, noCheck, addresses.root, addressNote);
   return {
     root,
@@ -77,13 +77,12 @@ function runPanel(cx) {
 
 function samplePanel(cx) {
   const sentence = h("p", { class: "ss-lead" });
-  const table = makeTable(cx, "cap.sampled", ["col.request", "col.slot", "col.token", "col.id", "col.position", "col.nth"], (item) => {
+  const table = makeTable(cx, "cap.sampled", ["col.request", "#col.slot", "col.token", "#col.id", "#col.position", "#col.nth"], (item) => {
     item.token = h("span", { class: "ss-tok ss-newest" });
     item.note = h("span", { class: "ss-soft ss-gapl" });
     item.cells[2].append(item.token, item.note);
-    for (const at of [1, 3, 4, 5]) setClass(item.cells[at], "ss-num", true);
   });
-  const root = h("div", null, sentence, table.root, cx.label(h("p", { class: "ss-note" }), "smp.note"));
+  const root = h("div", null, sentence, table.root, cx.note("smp.note"));
   return {
     root,
     paint(frame) {
@@ -117,14 +116,13 @@ function samplePanel(cx) {
 
 function commitPanel(cx) {
   const sentence = h("p", { class: "ss-lead" });
-  const table = makeTable(cx, "cap.committed", ["col.request", "col.fate", "col.generated", "col.next"], (item) => {
+  const table = makeTable(cx, "cap.committed", ["col.request", "col.fate", "#col.generated", "col.next"], (item) => {
     item.word = h("span");
     item.cells[1].append(item.word);
-    setClass(item.cells[2], "ss-num", true);
   });
   const freed = h("p", { class: "ss-note" });
   const rewound = h("p", { class: "ss-note" });
-  const root = h("div", null, sentence, table.root, freed, rewound, cx.label(h("p", { class: "ss-note" }), "com.note"));
+  const root = h("div", null, sentence, table.root, freed, rewound, cx.note("com.note"));
   return {
     root,
     paint(frame) {

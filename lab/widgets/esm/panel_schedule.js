@@ -65,29 +65,25 @@ function heldParts(cx, owners) {
 
 function schedulePanel(cx) {
   const budgets = { rows: budgetRow(cx, "budget.rows"), requests: budgetRow(cx, "budget.requests"), blocks: budgetRow(cx, "budget.blocks") };
-  const runs = makeTable(cx, "cap.runs", ["col.request", "col.kind", "col.prompt", "col.rows", "col.positions"], (item) => {
+  const runs = makeTable(cx, "cap.runs", ["col.request", "col.kind", "col.prompt", "#col.rows", "#col.positions"], (item) => {
     item.badge = kindBadge();
     item.bar = chunkBar();
     item.word = h("span", { class: "ss-soft" });
     item.cells[1].append(item.badge, " ", item.word);
     item.note = h("span", { class: "ss-soft ss-gapl" });
     item.cells[2].append(item.bar.root, item.note);
-    setClass(item.cells[3], "ss-num", true);
-    setClass(item.cells[4], "ss-num", true);
   });
-  const waits = makeTable(cx, "cap.waits", ["col.request", "col.reason", "col.meaning", "col.needed", "col.available"], (item) => {
+  const waits = makeTable(cx, "cap.waits", ["col.request", "col.reason", "col.meaning", "#col.needed", "#col.available"], (item) => {
     item.code = h("code", { class: "ss-reason" });
     item.cells[1].append(item.code);
     setClass(item.cells[1], "ss-nowrap", true);
     item.why = h("span");
     item.fix = h("span", { class: "ss-soft ss-block-line" });
     item.cells[2].append(item.why, item.fix);
-    setClass(item.cells[3], "ss-num", true);
-    setClass(item.cells[4], "ss-num", true);
   });
   const paused = h("p", { class: "ss-note" });
   const asked = h("p", { class: "ss-note" });
-  const empty = cx.label(h("p", { class: "ss-note" }), "sch.nobody_waits");
+  const empty = cx.note("sch.nobody_waits");
   const more = moreNote(cx);
   const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more.root, asked, waits.root, empty, paused);
 
@@ -190,10 +186,8 @@ function blockList(ids, cap) {
 
 function reservePanel(cx) {
   const free = budgetRow(cx, "budget.blocks");
-  const table = makeTable(cx, "cap.reserved", ["col.request", "col.slot", "col.cached_credit", "col.held", "col.added", "col.room"], (item) => {
-    for (const at of [1, 2, 3, 5]) setClass(item.cells[at], "ss-num", true);
-  });
-  const none = cx.label(h("p", { class: "ss-note" }), "res.none");
+  const table = makeTable(cx, "cap.reserved", ["col.request", "#col.slot", "#col.cached_credit", "#col.held", "col.added", "#col.room"]);
+  const none = cx.note("res.none");
   const map = poolMap(cx);
   const more = moreNote(cx);
   const root = h("div", null, h("div", { class: "ss-budgets" }, free.root), table.root, more.root, none, cx.label(h("h4"), "res.pool"), map.root);
