@@ -57,7 +57,7 @@ def export_trace(arguments: argparse.Namespace) -> int:
 
 def _page(trace: "Trace", arguments: argparse.Namespace) -> str:
     from lab.export.page import MOST_STEPS, PageSettings, export_page
-    from lab.widgets.stepper import stage_index
+    from lab.widgets.places import stage_index
 
     stage = int(arguments.stage) if arguments.stage.isdecimal() else arguments.stage
     settings = PageSettings(

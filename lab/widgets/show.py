@@ -18,7 +18,8 @@ from engine.fields import shown
 from lab.trace import Trace
 from lab.widgets import compare as comparing
 from lab.widgets.compare_view import CompareView
-from lab.widgets.stepper import LiveSession, Stepper, stage_index, step_index
+from lab.widgets.places import stage_index, step_index
+from lab.widgets.stepper import LiveSession, Stepper
 from lab.widgets.whatif import wanted
 
 Profile = Literal["live", "static"]

@@ -9,7 +9,6 @@ Does not: encode (``frames.py``), word (``strings.py``) or record anything, or i
 
 import contextlib
 import os
-import sys
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -19,17 +18,17 @@ import traitlets
 
 from engine.errors import ConfigError
 from engine.fields import cut, shown
-from lab.snapshot import STAGES, StepSnapshot
+from lab.snapshot import StepSnapshot
 from lab.trace import Trace
+from lab.widgets.cell_widgets import close_earlier_of_this_cell
 from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.places import NUM_PANELS, integer, stage_index, step_index
 from lab.widgets.predictions import QUESTIONS, WAY, record
 from lab.widgets.shorten import shorten
-from lab.widgets.stages import VIEW_LINKS
 from lab.widgets.strings import LANGUAGES, table, translate
 from lab.widgets.whatif import Answers, can_prove, prove
 
 MAX_STEPS: Final = 10_000  # the same number stands in esm/store.js
-NUM_PANELS: Final = len(STAGES) + len(VIEW_LINKS)
 _ESM_PARTS: Final = (
     "dom",
     "text",
@@ -93,36 +92,6 @@ def read_css() -> str:
     return "".join((_FOLDER / f"{name}.css").read_text(encoding="utf-8") for name in ("stepper", "views"))
 
 
-def _integer(value: object) -> int | None:
-    """Return an integer as it is, None for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def stage_index(stage: str | int | None) -> int:
-    """Return a stage by number, engine name or label. Raises: ConfigError."""
-    if stage is None:
-        return 0
-    labels = {table("en")[f"stage.{at}"].lower(): at for at in range(NUM_PANELS)}
-    names = {**{name.lower(): at for at, name in enumerate(STAGES)}, **labels}
-    number = names.get(stage.lower()) if isinstance(stage, str) else _integer(stage)
-    if number is None or not 0 <= number < NUM_PANELS:
-        views = [table("en")[f"stage.{at}"].lower() for at in range(len(STAGES), NUM_PANELS)]
-        message = f"stage must be 0 to {NUM_PANELS - 1} or one of {', '.join([*STAGES, *views])}, got {shown(stage)}"
-        raise ConfigError(message)
-    return number
-
-
-def step_index(step: int | None, num_steps: int) -> int:
-    """Return a step as an index into the trace; negative counts from the end. Raises: ConfigError."""
-    index = 0 if step is None else _integer(step)
-    if index is None or (num_steps and not -num_steps <= index < num_steps):
-        message = (
-            f"step must be from {-num_steps} to {num_steps - 1} in a trace of {num_steps} steps, got {shown(step)}"
-        )
-        raise ConfigError(message)
-    return index % num_steps if num_steps else 0
-
-
 class Stepper(anywidget.AnyWidget):
     """A trace, step by step, forwards and backwards; ``session`` adds the next real step on demand.
 
@@ -177,7 +146,7 @@ class Stepper(anywidget.AnyWidget):
             whatifs=whatifs or {},
             can_prove=can_prove(trace),
         )
-        _close_earlier_of_this_cell(self)
+        close_earlier_of_this_cell(self)
 
     @classmethod
     def from_trace(
@@ -209,7 +178,7 @@ class Stepper(anywidget.AnyWidget):
         """Keep the chosen step and stage where there is one, whoever sets them."""
         name, value = proposal["trait"].name, proposal["value"]
         count = max(1, self.num_steps) if name == "step" else NUM_PANELS
-        if _integer(value) is None or not 0 <= value < count:
+        if integer(value) is None or not 0 <= value < count:
             message = f"{name} must be an integer from 0 to {count - 1}, got {shown(value)}"
             raise traitlets.TraitError(message)
         return value
@@ -238,7 +207,7 @@ class Stepper(anywidget.AnyWidget):
             if kind not in ("run", "sync", "prove"):
                 message = f"a view may ask for 'run', 'sync' or 'prove', got {shown(facts.get('type', content))}"
                 raise ConfigError(message)
-            number = _integer(facts.get("step" if kind == "prove" else "have", -1))
+            number = integer(facts.get("step" if kind == "prove" else "have", -1))
             if number is None:
                 message = f"a view names a step by an integer, got {shown(content)}"
                 raise ConfigError(message)
@@ -318,32 +287,3 @@ def _require_the_readers(names: Iterable[str]) -> None:
         if name not in _OF_THE_READER:
             message = f"a view may set {', '.join(_OF_THE_READER)}, got {shown(name)}"
             raise ConfigError(message)
-
-
-_last_of_cell: dict[str, tuple[str, list[Stepper]]] = {}
-
-
-def _running_cell() -> tuple[str, str] | None:
-    """Return (cell id, execution id) of the notebook cell that runs now, or None outside of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None:
-        return None
-    parent = kernel.get_parent("shell") or {}
-    cell = parent.get("metadata", {}).get("cellId")
-    return (cell, parent["header"]["msg_id"]) if cell else None
-
-
-def _close_earlier_of_this_cell(widget: Stepper) -> None:
-    """Close the steppers that an earlier run of the same cell left: each holds its whole trace."""
-    running = _running_cell()
-    if running is None:
-        return
-    cell, execution = running
-    before, widgets = _last_of_cell.get(cell, (execution, []))
-    if before != execution:
-        for old in widgets:
-            old.close()
-        widgets = []
-    _last_of_cell[cell] = (execution, [*widgets, widget])

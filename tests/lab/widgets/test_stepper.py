@@ -15,7 +15,7 @@ from lab.snapshot import LAYERS, ROW_KINDS, ROW_SOURCES, WRITERS
 from lab.trace import Trace
 from lab.widgets import frames, stepper
 from lab.widgets.squeeze import squeeze
-from lab.widgets.stepper import Stepper, join_esm, read_css, read_part, stage_index, step_index
+from lab.widgets.stepper import Stepper, join_esm, read_css, read_part
 from lab.widgets.whatif import WHAT_IF_WORDS
 from tests.lab.sample_steps import decode_step, eager_step, sample_header, sample_trace
 
@@ -84,34 +84,6 @@ def test_a_real_trace_is_shipped(full_trace):
     assert widget.stage == 3
     assert widget.sentence().startswith("Step 2 ")
     widget.close()
-
-
-@pytest.mark.parametrize(
-    ("stage", "index"),
-    [(None, 0), (9, 9), ("RAN", 7), ("copied", 5), ("Sample", 8), ("blocks", 10), ("Reuse tree", 11), (12, 12)],
-)
-def test_a_stage_has_a_number_and_two_names(stage, index):
-    assert stage_index(stage) == index
-
-
-@pytest.mark.parametrize("stage", ["packing", 13, -1, 1.0, True, [], object()])
-def test_an_unknown_stage_is_refused_with_the_names(stage):
-    wanted = r"stage must be 0 to 12 or one of SCHEDULED.*COMMITTED, blocks, reuse tree, overlap, got"
-    with pytest.raises(ConfigError, match=wanted):
-        stage_index(stage)
-
-
-def test_a_step_that_is_not_there_is_refused():
-    assert [step_index(step, 4) for step in (None, 3, -1, -4)] == [0, 3, 3, 0]
-    assert step_index(None, 0) == 0
-    with pytest.raises(ConfigError, match=r"step must be from -4 to 3 in a trace of 4 steps, got 4"):
-        step_index(4, 4)
-
-
-@pytest.mark.parametrize("step", [1.0, "1", True, [0]])
-def test_a_step_that_is_no_integer_is_refused(step):
-    with pytest.raises(ConfigError, match=r"step must be from -4 to 3 in a trace of 4 steps, got"):
-        step_index(step, 4)
 
 
 def test_an_unknown_language_is_refused():
@@ -317,21 +289,6 @@ def test_there_is_a_text_for_places_without_widgets():
     assert text.splitlines()[2].startswith("> Step 1 replays the graph")
     assert "application/vnd.jupyter.widget-view+json" in bundle[0]
     widget.close()
-
-
-def test_a_cell_that_runs_again_closes_what_it_showed_before(monkeypatch):
-    closed = []
-
-    def close(widget):
-        closed.append(widget)
-
-    monkeypatch.setattr(Stepper, "close", close)
-    monkeypatch.setattr(stepper, "_last_of_cell", {})
-    runs = iter([("cell", "run 1"), ("cell", "run 1"), ("other", "run 2"), ("cell", "run 3")])
-    monkeypatch.setattr(stepper, "_running_cell", lambda: next(runs))
-    first, second, other, again = (Stepper(sample_trace(2)) for _ in range(4))
-    ours = [widget for widget in closed if widget in (first, second, other, again)]  # others go by garbage collection
-    assert ours == [first, second]
 
 
 def test_the_module_is_small_plain_and_of_one_piece(tmp_path):
