@@ -28,6 +28,7 @@ from engine.device import DeviceRegistry, DeviceSpec, Stream, make_stream
 from engine.errors import DispatchError
 from engine.footprint import footprint, require_memory, size_kv_cache
 from engine.inputs.input_buffers import DecoderInputBuffers
+from engine.inputs.optional_inputs import OptionalInputs
 from engine.inputs.prepare import DecoderInputPreparer
 from engine.inputs.records import PackedInputs, SampleStateTensors, ScheduledInputs
 from engine.kv_cache.manager import KVCacheManager
@@ -193,9 +194,8 @@ def build_decoder_engine(
     stream, registry = make_stream(spec, lag=stream_lag), DeviceRegistry()
     loaded.model.pack_weights(limits.max_batch_size)
     resources, storage = _build_cache(config, model, spec)
-    for name, tensor in (*storage.tensors().items(), *loaded.model.state_dict(keep_vars=True).items()):
-        registry.register(name, tensor)
-    for name, tensor in loaded.model.named_buffers():
+    of_model = (*loaded.model.state_dict(keep_vars=True).items(), *loaded.model.named_buffers())
+    for name, tensor in (*storage.tensors().items(), *of_model):
         registry.register(name, tensor)
     sampler = SamplerState.allocate(
         config.num_slots, model.vocab_size, spec, registry, max_draft_len=limits.draft_len, guess_len=config.guess_len
@@ -211,7 +211,10 @@ def build_decoder_engine(
         spec=spec,
         registry=registry,
     )
-    graphs, prefill = _build_graphs(loaded, config, spec, stream, registry=registry, buckets=buckets, sampler=sampler)
+    optional = OptionalInputs(loaded.model.optional_inputs, limits.max_num_tokens, stream, spec, registry)
+    graphs, prefill = _build_graphs(
+        loaded, config, spec, stream, registry=registry, buckets=buckets, sampler=sampler, optional=optional
+    )
     keys = capture_keys(buckets[0], config.cuda_graph.sample_modes, draft_buckets=buckets)
     parts = DecoderParts(
         model=loaded.model,
@@ -222,6 +225,7 @@ def build_decoder_engine(
         eager_metadata=make_metadata(limits.max_batch_size, limits.max_num_tokens, is_cuda_graph=False),
         key_metadata={key: make_metadata(key.batch_size, key.num_tokens(), is_cuda_graph=True) for key in keys},
         stream=stream,
+        optional=optional,
     )
     runner = DecoderRunner(parts, _runner_config(config, buckets, simulated=graphs.simulated), decisions)
     return DecoderEngine(
@@ -246,6 +250,7 @@ def _build_graphs(
     registry: DeviceRegistry,
     buckets: dict[int, tuple[int, ...]],
     sampler: SamplerState,
+    optional: OptionalInputs,
 ) -> tuple[CUDAGraphRunner, PrefillGraphs]:
     """Make the two holders of graphs over one backend and its pool; a ready model may come compiled by another."""
     if config.torch_compile:
@@ -260,7 +265,9 @@ def _build_graphs(
         registry=registry,
         max_num_tokens=max([(1 + K) * size for K, sizes in buckets.items() for size in sizes], default=1),
         strict=strict,
-        more_tensors=lambda: {f"sampler.{name}": tensor for name, tensor in sampler.tensors().items()},
+        more_tensors=lambda: (
+            {f"sampler.{name}": tensor for name, tensor in sampler.tensors().items()} | optional.tensors()
+        ),
     )
     prefill = PrefillGraphs(
         backend,
@@ -271,6 +278,7 @@ def _build_graphs(
         buckets=config.cuda_graph.prefill_num_tokens if config.cuda_graph.enabled else (),
         may_capture=lambda: graphs.is_capture_allowed,
         strict=strict,
+        optional=optional,
     )
     return graphs, prefill
 

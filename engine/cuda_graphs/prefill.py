@@ -26,6 +26,7 @@ from engine.attention.interface import AttentionMetadata
 from engine.cuda_graphs.graph_backend import CapturedGraph, GraphBackend, GraphChain
 from engine.device import DeviceRegistry, DeviceSpec, Stream
 from engine.errors import CaptureRefusedError, ReplayRefusedError
+from engine.inputs.optional_inputs import OptionalInputs
 from engine.inputs.records import CheckedItem, PreparedInputs, ReplayCheck
 from engine.models.llama import CausalLM
 
@@ -103,8 +104,12 @@ class PrefillGraphs:
         buckets: tuple[int, ...],
         may_capture: Callable[[], bool],
         strict: bool = True,
+        optional: OptionalInputs | None = None,
     ) -> None:
-        """Allocate the statics and register them. buckets: rows, ascending; none at all allocates next to nothing."""
+        """Allocate the statics and register them. buckets: rows, ascending; none at all allocates next to nothing.
+
+        optional: what the model takes besides; segments read its buffers themselves.
+        """
         self.buckets = buckets
         self.statics = _allocate(model, max(buckets, default=0), spec)
         for name, tensor in self.statics.tensors().items():
@@ -115,6 +120,7 @@ class PrefillGraphs:
         self._stream = stream
         self._may_capture = may_capture
         self._is_strict = strict
+        self._optional = optional
         self._addresses = self._measure()
         self._chains: dict[int, _Chain] = {}
 
@@ -202,7 +208,8 @@ class PrefillGraphs:
 
     def _run_eagerly(self, inputs: PrefillStatics, metadata: AttentionMetadata) -> None:
         with torch.no_grad():
-            inputs.hidden.copy_(self._model(inputs.input_ids, inputs.position_ids, metadata))
+            more = self._more_inputs(inputs)
+            inputs.hidden.copy_(self._model(inputs.input_ids, inputs.position_ids, metadata, **more))
 
     def _record(self, inputs: PrefillStatics) -> list[CapturedGraph[tuple[torch.Tensor, ...]]]:
         """Capture segment by segment. What a segment leaves is held until the next one, which reads it, is captured."""
@@ -218,7 +225,11 @@ class PrefillGraphs:
 
     def _enter(self, inputs: PrefillStatics) -> tuple[torch.Tensor, ...]:
         """Embed and select the rotation, up to the first attention."""
-        return (*self._model.enter(inputs.input_ids), *self._model.rotation(inputs.position_ids))
+        entered = self._model.enter(inputs.input_ids, **self._more_inputs(inputs))
+        return (*entered, *self._model.rotation(inputs.position_ids))
+
+    def _more_inputs(self, inputs: PrefillStatics) -> dict[str, torch.Tensor]:
+        return {} if self._optional is None else self._optional.views(inputs.input_ids.shape[0])
 
     def _advance(
         self, inputs: PrefillStatics, layer: int, before: tuple[torch.Tensor, ...]
@@ -274,7 +285,8 @@ class PrefillGraphs:
         raise CaptureRefusedError(message)
 
     def _measure(self) -> dict[str, int]:
-        return {name: tensor.data_ptr() for name, tensor in self.statics.tensors().items()}
+        optional = {} if self._optional is None else self._optional.tensors()
+        return {name: tensor.data_ptr() for name, tensor in (self.statics.tensors() | optional).items()}
 
     def _compare(
         self, inputs: PrefillStatics, num_advances: int, *, given: Any, addresses: dict[str, int]

@@ -1,8 +1,8 @@
 """The decoder-only model: embed, run the layers, norm; logits only for the rows that are sampled.
 
-One class serves Llama, Qwen2 and Qwen3, whose differences are flags of ``ModelConfig``. A model may offer
-``prepare_request_inputs(batch, attn_metadata)`` for inputs of its own; this one needs none. Does not: sample,
-schedule, or read files. Source: the Llama architecture.
+One class serves Llama, Qwen2 and Qwen3, whose differences are flags of ``ModelConfig``. A model may declare
+``optional_inputs`` and offer ``prepare_request_inputs(batch, attn_metadata)``, which returns those that a step has;
+this one needs neither. Does not: sample, schedule, or read files. Source: the Llama architecture.
 
 The forward is a chain of segments, cut at each attention (``enter``, ``advance``), so that prefill graphs can record
 the segments and leave attention out.
@@ -21,6 +21,7 @@ from engine.models.compiled import CompiledSegments, require_compiler
 from engine.models.config import ModelConfig
 from engine.models.fused import FusedSegments, can_fuse
 from engine.models.layers import DecoderLayer, LayerWeights, Linear, RMSNorm, frozen_parameter
+from engine.models.optional_input import OptionalInput
 from engine.models.rope import rope_tables
 from engine.ops.linear import FEWEST_PACKED_ROWS, linear, pack
 from engine.ops.norm_linear import norm_linear
@@ -33,6 +34,7 @@ class CausalLM(nn.Module):
     the longest sequence that will be served.
     """
 
+    optional_inputs: tuple[OptionalInput, ...] = ()
     cos_table: torch.Tensor
     signed_sin_table: torch.Tensor
 
@@ -60,9 +62,13 @@ class CausalLM(nn.Module):
             self._use_cuda_ops()
 
     def forward(
-        self, input_ids: torch.Tensor, position_ids: torch.Tensor, attn_metadata: AttentionMetadata
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        attn_metadata: AttentionMetadata,
+        **optional: torch.Tensor,
     ) -> torch.Tensor:
-        """Run every row through every layer.
+        """Run every row through every layer. optional: the declared inputs, [N] each, for the first segment.
 
         Shapes: input_ids [N] int32, position_ids [P, 1, N] int32 -> hidden [N, M], final norm applied.
         Capturable: no host read, no shape that depends on values.
@@ -71,7 +77,7 @@ class CausalLM(nn.Module):
             positions = position_ids[0, 0]
             is_rotated_there = bool(self._rotaries) and attn_metadata.takes_qkv(input_ids.shape[0])
             rotation = None if is_rotated_there else self.rotation(position_ids)
-            x, qkv = self.enter(input_ids)
+            x, qkv = self.enter(input_ids, **optional)
             for layer in range(self.config.num_layers):
                 if rotation is None:
                     attended = attn_metadata.attend_qkv(layer, qkv, self._rotaries[layer], positions)

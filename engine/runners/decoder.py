@@ -24,6 +24,7 @@ from engine.cuda_graphs.select import BodyFacts, GraphFacts
 from engine.decisions import Decisions
 from engine.device import Stream
 from engine.inputs.host_inputs import HostInputs
+from engine.inputs.optional_inputs import OptionalInputs
 from engine.inputs.prepare import DecoderInputPreparer, attention_step
 from engine.inputs.records import PreparedInputs, ReplayCheck, RunEvent, ScheduledInputs
 from engine.inputs.steady import SteadyRows
@@ -39,7 +40,7 @@ from engine.runners.steady_path import SteadyPath, SteadyUse, StepPlan, recordin
 from engine.sampling.sampler import SamplerState
 from engine.scheduled import PaddedBatch, ScheduledRequests
 
-# What a model may offer: inputs of its own for each request; its own way to pack a step, or None for this step.
+# What a model may offer: a step's values of its optional inputs; its own way to pack a step, or None for this step.
 MODEL_HOOKS: Final = ("prepare_request_inputs", "prepare_inputs_fast_path")
 
 
@@ -85,6 +86,7 @@ class DecoderParts:
     eager_metadata: AttentionMetadata
     key_metadata: dict[KeyType, AttentionMetadata]
     stream: Stream
+    optional: OptionalInputs
 
 
 class DecoderRunner(ScheduledModelRunner):
@@ -95,7 +97,7 @@ class DecoderRunner(ScheduledModelRunner):
         self._parts = parts
         self._config = config
         self._decisions = decisions
-        self._forward = ModelForward(parts.model, parts.sampler)
+        self._forward = ModelForward(parts.model, parts.sampler, parts.optional)
         self._dummies: PaddingDummies | None = None
         self._steady = SteadyPath(decisions)
         self._model_adds_inputs = any(hasattr(parts.model, hook) for hook in MODEL_HOOKS)
@@ -133,9 +135,12 @@ class DecoderRunner(ScheduledModelRunner):
         """Take the full path: pack, copy, prepare the metadata; leave a steady record if the step allows one."""
         preparer, step, metadata = self._parts.preparer, inputs.step, plan.metadata
         padded_num_tokens = plan.selection.prefill_bucket
-        host = self._pack(batch, metadata, kv_cache)
+        add_inputs = getattr(self._parts.model, "prepare_request_inputs", None)
+        given = None if add_inputs is None else add_inputs(batch, metadata)
+        host = self._pack(batch, kv_cache)
         if self._probe is not None:
             self._probe.emit(Stage.PACKED, step, host)
+        self._parts.optional.write(given, padded_num_tokens or host.num_tokens)
         prepared = preparer.copy_inputs(host, inputs.new_tensors_device, metadata, padded_num_tokens=padded_num_tokens)
         if self._probe is not None:
             self._probe.emit(Stage.COPIED, step, prepared)
@@ -184,6 +189,7 @@ class DecoderRunner(ScheduledModelRunner):
                 for draft_len in (0, *config.draft_buckets):
                     dummies.preallocate(draft_len)
                 keys = list(parts.key_metadata)
+                parts.optional.write(None, parts.preparer.buffers.input_ids.numel())
                 with graphs.allow_capture():
                     for is_warmup_only in (True, False):
                         for key in keys:
@@ -212,6 +218,7 @@ class DecoderRunner(ScheduledModelRunner):
     def wait_for_input_copy(self) -> None:
         """Block until the pinned mirrors may be rewritten."""
         self._parts.preparer.wait_for_input_copy()
+        self._parts.optional.wait()
 
     def _pad(self, batch: ScheduledRequests, *, is_dummy: bool) -> PaddedBatch:
         """Promote final contexts, then fill the bucket."""
@@ -247,13 +254,9 @@ class DecoderRunner(ScheduledModelRunner):
         metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)
         return StepPlan(selection, mode, metadata)
 
-    def _pack(self, batch: PaddedBatch, metadata: AttentionMetadata, kv_cache: KVCacheManager) -> HostInputs:
+    def _pack(self, batch: PaddedBatch, kv_cache: KVCacheManager) -> HostInputs:
         """Pack, by the model's own way if it has one and wants this step."""
-        model = self._parts.model
-        add_inputs = getattr(model, "prepare_request_inputs", None)
-        if add_inputs is not None:
-            add_inputs(batch, metadata)
-        pack_faster = getattr(model, "prepare_inputs_fast_path", None)
+        pack_faster = getattr(self._parts.model, "prepare_inputs_fast_path", None)
         host: HostInputs | None = None if pack_faster is None else pack_faster(batch, kv_cache.block_table)
         return self._decisions.pack(batch, kv_cache.block_table) if host is None else host
 

@@ -11,6 +11,7 @@ import torch
 
 from engine.cuda_graphs.key import KeyType, SampleMode
 from engine.cuda_graphs.runner import GraphInputs
+from engine.inputs.optional_inputs import OptionalInputs
 from engine.inputs.records import PreparedInputs
 from engine.models.llama import CausalLM
 from engine.sampling.sampler import SamplerState, sample
@@ -20,15 +21,17 @@ from engine.sampling.verify import verify
 class ModelForward:
     """A model and the sampler that chooses from its logits."""
 
-    def __init__(self, model: CausalLM, sampler: SamplerState) -> None:
-        """Hold both."""
+    def __init__(self, model: CausalLM, sampler: SamplerState, optional: OptionalInputs) -> None:
+        """Hold them. optional: what the model takes besides; its rows are those of the step."""
         self._model = model
         self._sampler = sampler
+        self._optional = optional
 
     def eager(self, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
         """Compute every row, then sample those that want logits."""
         with torch.no_grad():
-            hidden = self._model(prepared.input_ids, prepared.position_ids, prepared.attn_metadata)
+            more = self._optional.views(prepared.input_ids.shape[0])
+            hidden = self._model(prepared.input_ids, prepared.position_ids, prepared.attn_metadata, **more)
         return self.score(hidden, prepared, mode)
 
     def score(self, hidden: torch.Tensor, prepared: PreparedInputs, mode: SampleMode) -> torch.Tensor | None:
@@ -57,7 +60,8 @@ class ModelForward:
 
     def captured(self, inputs: GraphInputs, key: KeyType) -> torch.Tensor:
         """Compute a decode step: every row wants logits, so nothing is gathered. This is what a graph records."""
-        hidden = self._model(inputs.input_ids, inputs.position_ids, inputs.attn_metadata)
+        more = self._optional.views(key.num_tokens())
+        hidden = self._model(inputs.input_ids, inputs.position_ids, inputs.attn_metadata, **more)
         logits = self._model.compute_logits(hidden)
         slots, positions, mode = inputs.seq_slots, inputs.position_ids[0, 0] + 1, key.sample_mode
         if key.draft_len:
