@@ -57,7 +57,8 @@ def _notebook(course: Course, set_name: str, student: str, solutions: dict[str, 
 _HOW: Final = (
     "Write each function in the cell under its task and run the cell, then the check below it. A check shows the "
     "worked examples, the smallest counterexample that was found and, where it is a known one, the wrong idea behind "
-    'it; at the end it names the hidden checks that only grading runs. `hint("ex01")` gives a hint (levels 1 to 3). An '
+    'it; at the end it names the hidden checks that only grading runs. After a check, `hint("ex01")` in a cell of your '
+    'own gives a hint, and `hint("ex01", 2)` and `hint("ex01", 3)` say more. An '
     "answer may import `bisect`, `collections`, `functools`, `heapq`, `itertools`, `math` and the like (and "
     "`numpy` where arrays come in), but not `engine` or `lab`."
 )
@@ -75,7 +76,7 @@ def _exercise(exercise: Exercise, rule: str, solution: str | None) -> list[Any]:
         cells.append(_code(f"{exercise.id}-prediction", ask, grade=False, solution=False, locked=False))
     code = _starter_code(exercise) if solution is None else _with_solution(_starter_code(exercise), solution)
     check = (
-        f"from lab.exercises import check\n\n"
+        f"from lab.exercises import check, hint\n\n"
         f'{exercise.id} = check("{exercise.id}", {meta.entry}, rule="{rule}")\n'
         f"print({exercise.id})\n"
         f"{exercise.id}.points"

@@ -18,7 +18,7 @@ from lab.classroom.course import Course
 from lab.classroom.leaks import Leak, answers_folder, leaks, solution_for
 from lab.classroom.notebooks import source_notebook, student_notebook
 from lab.classroom.syntax import without_hidden
-from lab.exercises.catalogue import ROOT, load, problem_set
+from lab.exercises.catalogue import ROOT, exercise_names, load, problem_set
 
 _PROJECT: Final = ROOT.parents[1]
 _COPIED: Final = ("engine", "lab", "pyproject.toml", "LICENSE", "README.md")
@@ -63,6 +63,7 @@ def release(
     out.mkdir(parents=True, exist_ok=True)
     notebooks = _write_notebooks(set_name, course, out)
     _copy_project(out / "stepscope")
+    _write_rules(course, out / "stepscope")
     (out / "README.md").write_text(_readme(set_name, course), encoding="utf-8")
     (out / "requirements.txt").write_text("\n".join(_LIGHT) + "\n", encoding="utf-8")
     found = leaks(out, folder, secrets)
@@ -112,6 +113,13 @@ def _copy_project(target: Path) -> None:
         path.write_text(without_hidden(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
+def _write_rules(course: Course, project: Path) -> None:
+    """Write the course's versions of the rules, for checks outside of the notebook; a student's own are only there."""
+    if not course.is_per_student:
+        text = "".join(f'{name} = "{course.rule(name)}"\n' for name in exercise_names())
+        (project / "lab" / "exercises" / "rules.toml").write_text(text, encoding="utf-8")
+
+
 def _refusal(found: list[Leak]) -> str:
     shown = "; ".join(str(one) for one in found[:_MOST_LEAKS])
     more = f"; and {len(found) - _MOST_LEAKS} more" if len(found) > _MOST_LEAKS else ""
@@ -124,9 +132,12 @@ def _readme(set_name: str, course: Course) -> str:
         f"| {name} | {load(name).meta.title} | {load(name).meta.minutes} | {load(name).meta.points} |"
         for name in course.exercises(set_name)
     )
+    rule = ""
+    if course.is_per_student:
+        rule = " Add the `--rule` that your notebook's check cell names."
     due = f"Due: {course.due[set_name]}.\n\n" if set_name in course.due else ""
     where = f"`{set_name}/{set_name}.ipynb`"
     if course.is_per_student:
         where = f"`{set_name}/YOUR-ID/{set_name}.ipynb` (your own: other students' tasks differ in a rule)"
     text = (Path(__file__).parent / "student_readme.md").read_text(encoding="utf-8")
-    return text.format(set_name=set_name, title=chosen["title"], due=due, rows=rows, where=where)
+    return text.format(set_name=set_name, title=chosen["title"], due=due, rows=rows, where=where, rule=rule)

@@ -9,6 +9,7 @@ Does not: run an answer, or change a notebook.
 import ast
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -39,6 +40,13 @@ def read_notebook(text: str, exercises: Sequence[str]) -> dict[str, Answer]:
     """Return each exercise's answer. Raises: ExerciseError for a text that is no notebook."""
     cells = _cells(text)
     return {name: _answer(cells, name) for name in exercises}
+
+
+def rule_named(text: str, exercise: str) -> str | None:
+    """Return the version of the rule that a notebook's check cell names, or None where there is no such cell."""
+    call = re.compile(rf"""check\(\s*["']{exercise}["'][^)]*rule\s*=\s*["'](\w+)["']""")
+    found = [call.search(cell.text) for cell in _cells(text) if cell.kind == "code"]
+    return next((match[1] for match in found if match), None)
 
 
 def read_submission(paths: Sequence[Path], exercises: Sequence[str]) -> dict[str, Answer]:

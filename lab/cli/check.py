@@ -105,26 +105,28 @@ def find_file(exercise: "Exercise") -> Path:
     return found[0]
 
 
-def read_answer(path: Path, exercise: "Exercise") -> str:
-    """Return the source of an answer: a .py file, or the notebook's answer cell. Raises: ExerciseError."""
+def read_answer(path: Path, exercise: "Exercise") -> tuple[str, str | None]:
+    """Return the source of an answer, and the rule that it names: a .py file, or a notebook's cells.
+
+    Raises: ExerciseError.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         message = f"cannot read {path}: {error}"
         raise ExerciseError(message) from error
     if path.suffix != ".ipynb":
-        return text
-    from lab.classroom.submissions import read_notebook
+        return text, dict(_RULE_LINE.findall(text)).get(exercise.id)
+    from lab.classroom.submissions import read_notebook, rule_named
 
-    return read_notebook(text, (exercise.id,))[exercise.id].source
+    return read_notebook(text, (exercise.id,))[exercise.id].source, rule_named(text, exercise.id)
 
 
 def _check_once(exercise: "Exercise", path: Path, arguments: argparse.Namespace) -> int:
     from lab.exercises.checking import check_source
 
-    source = read_answer(path, exercise)
-    named = dict(_RULE_LINE.findall(source))
-    report = check_source(exercise.id, source, rule=arguments.rule or named.get(exercise.id))
+    source, named = read_answer(path, exercise)
+    report = check_source(exercise.id, source, rule=arguments.rule or named)
     arguments.status = 0 if report.passed else _WRONG
     if arguments.json:
         import json

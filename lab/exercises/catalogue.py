@@ -74,11 +74,18 @@ def _meta(folder: Path) -> Meta:
     )
 
 
+@functools.cache
+def course_rules() -> dict[str, str]:
+    """Return the versions of the rules that a course chose for all: ``rules.toml`` of a release."""
+    path = ROOT / "rules.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
 def rule_of(exercise: Exercise, rule: str | None) -> str:
-    """Return the rule's id: the given one if it exists, the first for None. Raises: ExerciseError."""
+    """Return the rule's id: the given one if it exists; for None the course's, or the first. Raises: ExerciseError."""
     known = [one.id for one in exercise.meta.rules]
     if rule is None:
-        return known[0]
+        return course_rules().get(exercise.id, known[0])
     if rule not in known:
         message = (
             f"{exercise.id} has the rules {', '.join(known)}, got {shown(rule)}; your notebook or file names yours"

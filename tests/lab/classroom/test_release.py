@@ -9,7 +9,7 @@ import pytest
 from engine.errors import ExerciseError
 from lab.classroom.leaks import answers_folder, leaks
 from lab.classroom.release import release, write_source
-from lab.exercises.catalogue import exercise_names
+from lab.exercises.catalogue import exercise_names, load
 from tests.exercises.classes import course
 
 COURSE = course("ada", "bo")
@@ -41,6 +41,20 @@ def test_a_bundle_has_notebook_readme_and_source_and_no_answers(bundle):
     assert (bundle / "stepscope/pyproject.toml").is_file()
     assert not list(bundle.rglob("solution.py"))
     assert not (bundle / "stepscope/tests").exists()
+
+
+def test_a_bundle_knows_the_versions_of_its_course_and_a_course_of_variants_leaves_them_to_notebooks(bundle, tmp_path):
+    command = [sys.executable, "-m", "lab.cli.main", "check", "ex17", "--spec"]
+    done = subprocess.run(command, cwd=bundle / "stepscope", capture_output=True, text=True, check=True)
+    rules = {rule.id: rule.text for rule in load("ex17").meta.rules}
+    assert COURSE.rule("ex17") == "b"
+    assert rules["b"] in done.stdout
+    assert "--rule" not in (bundle / "README.md").read_text(encoding="utf-8")
+    other = release("ps3", course("ada", per_student=True), tmp_path / "other").folder
+    assert not (other / "stepscope/lab/exercises/rules.toml").exists()
+    assert "Add the `--rule` that your notebook's check cell names." in (other / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_bundle_has_no_hidden_check(bundle):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.errors import ExerciseError
-from lab.classroom.submissions import read_notebook, read_submission
+from lab.classroom.submissions import read_notebook, read_submission, rule_named
 from tests.exercises.classes import cell_of, course, free_cell, notebook
 
 COURSE = course("ada")
@@ -18,6 +18,15 @@ def _read(raw):
 
 def test_an_answer_is_found_by_its_cell():
     assert _read(notebook(COURSE, "ps3", {"ex16": RIGHT})).source == RIGHT.rstrip("\n")
+
+
+def test_the_rule_is_that_of_the_check_cell():
+    raw = notebook(COURSE, "ps3", {"ex16": RIGHT})
+    found = {name: rule_named(json.dumps(raw), name) for name in COURSE.exercises("ps3")}
+    assert found == {name: COURSE.rule(name) for name in COURSE.exercises("ps3")}
+    assert set(found.values()) == {"a", "b"}
+    raw["cells"].remove(cell_of(raw, "ex16-check"))
+    assert rule_named(json.dumps(raw), "ex16") is None
 
 
 def test_source_may_be_a_list_of_lines():

@@ -8,6 +8,7 @@ import pytest
 from lab.cli import check as command
 from lab.cli.main import main
 from lab.exercises.catalogue import load
+from tests.exercises.classes import cell_of, course, notebook
 
 RIGHT = "def bucket_for(sizes, batch):\n    return min((s for s in sizes if s >= batch), default=None)\n"
 WRONG = "def bucket_for(sizes, batch):\n    return max(sizes)\n"
@@ -39,6 +40,14 @@ def test_the_json_report_names_check_case_and_misconception(folder, capsys):
     assert (report["exercise"], report["rule"], report["passed"]) == ("ex16", "a", False)
     assert report["checks"][0]["problem"] == "the answer is 4"
     assert report["hidden"] == list(load("ex16").meta.hidden)
+
+
+def test_a_notebook_is_checked_by_the_rule_of_its_check_cell(folder):
+    raw = notebook(course("ada"), "ps3", {"ex16": RIGHT})
+    cell_of(raw, "ex16-check")["source"] = 'check("ex16", bucket_for, rule="b")'
+    (folder / "ps3.ipynb").write_text(json.dumps(raw), encoding="utf-8")
+    assert main(["check", "ex16", "ps3.ipynb"]) == 0
+    assert main(["check", "ex16", "ps3.ipynb", "--rule", "a"]) == 1
 
 
 def test_task_hint_and_list_are_printed(capsys):
