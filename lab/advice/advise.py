@@ -60,15 +60,14 @@ class Advice:
     defaults: tuple[DefaultList, ...]
 
     def report(self) -> dict[str, Any]:
-        """Return the numbers as plain values. Units: microseconds over the whole histogram."""
+        """Return the numbers as plain values, with the keys that scripts count on; ``rows`` has the lists as shipped.
+
+        Units: microseconds over the whole histogram.
+        """
         return {
             "optimal": _brief(self.optimal),
             "defaults": {
-                default.name: {
-                    **_brief(default.priced),
-                    "optimal_at_same_count": _brief(default.optimum),
-                    "as_shipped": _brief(default.as_shipped),
-                }
+                default.name: {**_brief(default.priced), "optimal_at_same_count": _brief(default.optimum)}
                 for default in self.defaults
             },
             "histogram": {str(size): count for size, count in self.histogram.items()},

@@ -63,7 +63,10 @@ def test_the_report_has_the_promised_keys_and_costs_that_add_up():
     for found in (report["optimal"], *report["defaults"].values()):
         priced = list_cost(histogram, found["sizes"], advice.costs)
         assert found["cost"] == pytest.approx(priced.cost, abs=1e-3)
-    assert set(report["defaults"]["vllm"]) == {"sizes", "cost", "optimal_at_same_count", "as_shipped"}
+    assert set(report["optimal"]) == {"sizes", "cost"}
+    for default in report["defaults"].values():
+        assert set(default) == {"sizes", "cost", "optimal_at_same_count"}
+        assert set(default["optimal_at_same_count"]) == {"sizes", "cost"}
     assert report["cost_model"]["capture_us"] == 300_000.0
 
 
