@@ -37,6 +37,9 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--start", action="store_true", help="write the file to begin with, with the task in it")
     what.add_argument("--hint", type=int, choices=(1, 2, 3), help="print a hint: 1 points, 2 explains, 3 nearly tells")
     what.add_argument("--spec", action="store_true", help="print the task")
+    what.add_argument(
+        "--walkthrough", action="store_true", help="where the answer passes, write its walkthrough to run on it"
+    )
     parser.add_argument("--rule", help="the version of the rule, when the file does not name it")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.set_defaults(run=check_answer)
@@ -127,6 +130,9 @@ def _check_once(exercise: "Exercise", path: Path, arguments: argparse.Namespace)
 
     source, named = read_answer(path, exercise)
     report = check_source(exercise.id, source, rule=arguments.rule or named)
+    if arguments.walkthrough and report.passed:
+        print(f"written: {_write_walkthrough(exercise, source, report.rule)}; open it in JupyterLab and run all cells")
+        return 0
     arguments.status = 0 if report.passed else _WRONG
     if arguments.json:
         import json
@@ -135,6 +141,17 @@ def _check_once(exercise: "Exercise", path: Path, arguments: argparse.Namespace)
     else:
         print(report)
     return arguments.status
+
+
+def _write_walkthrough(exercise: "Exercise", source: str, rule: str) -> Path:
+    """Write the exercise's walkthrough with the answer in it. Raises: ExerciseError."""
+    import nbformat
+
+    from lab.exercises.own_code import walkthrough_path, walkthrough_with
+
+    path = Path(f"{walkthrough_path(exercise).stem}_on_{exercise.id}.ipynb")
+    nbformat.write(walkthrough_with(exercise, source, rule=rule), path)
+    return path
 
 
 def as_json(report: "Report") -> dict[str, Any]:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lab.exercises.catalogue import exercise_names
     from lab.exercises.notebook import check, hint, predict, spec
+    from lab.exercises.own_code import on_own_code
     from lab.exercises.plugging import plug
 
 _HOMES = {
     "check": "lab.exercises.notebook",
     "exercise_names": "lab.exercises.catalogue",
     "hint": "lab.exercises.notebook",
+    "on_own_code": "lab.exercises.own_code",
     "plug": "lab.exercises.plugging",
     "predict": "lab.exercises.notebook",
     "spec": "lab.exercises.notebook",
 }
 
-__all__ = ["check", "exercise_names", "hint", "plug", "predict", "spec"]
+__all__ = ["check", "exercise_names", "hint", "on_own_code", "plug", "predict", "spec"]
 
 
 def __getattr__(name: str) -> object:

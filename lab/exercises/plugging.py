@@ -43,7 +43,7 @@ def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Cas
         message = "a report of a file has no function to plug in; check the function in a notebook cell, then open()"
         raise ExerciseError(message)
     workload: Workload = adapter.workload(case)
-    llm_class: Any = _engine().LLM
+    llm_class: Any = engine_module().LLM
     session_class: Any = importlib.import_module(_SESSION).Session
     with llm_class("tiny", workload.config, decisions=adapter.decisions(function, rule)) as llm:
         session = session_class(llm, prompts=list(workload.prompts), params=workload.params)
@@ -60,8 +60,8 @@ def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Cas
     return importlib.import_module(_SHOW).show(trace)
 
 
-def _engine() -> Any:
-    """Import the engine. Raises: ExerciseError where PyTorch is not installed."""
+def engine_module() -> Any:
+    """Import the engine, which holds ``LLM``. Raises: ExerciseError where PyTorch is not installed."""
     try:
         return importlib.import_module(_LLM)
     except ModuleNotFoundError as error:
