@@ -30,7 +30,7 @@ _LIGHT: Final = (
     "ipywidgets>=8.1.5,<9",
     "anywidget>=0.9.18,<1",
     "plotly>=6,<8",
-    "jupyterlab>=4.4,<5",
+    "jupyterlab>=4.2,<5",
 )
 
 
