@@ -13,6 +13,7 @@ import ipywidgets
 import traitlets
 
 from lab.widgets.compare import Comparison
+from lab.widgets.lesson import make_lesson
 from lab.widgets.stepper import Stepper
 from lab.widgets.strings import translate
 from lab.widgets.whatif import Answers
@@ -34,6 +35,7 @@ class CompareView(ipywidgets.VBox):
         stage: str | int | None = None,
         lang: str = "en",
         whatifs: tuple[Answers, Answers] = ({}, {}),
+        large: bool = False,
     ) -> None:
         """Make both steppers. step: index into the left run; None is the first difference. Raises: ConfigError."""
         self.comparison = comparison
@@ -42,8 +44,9 @@ class CompareView(ipywidgets.VBox):
         traces = (comparison.left, comparison.right)
         first = comparison.first
         start = first.indices[0] if step is None and first is not None else step
-        self.left = Stepper(traces[0], step=start, stage=stage, lang=lang, whatifs=whatifs[0])
-        self.right = Stepper(traces[1], stage=stage, lang=lang, whatifs=whatifs[1])
+        lesson = make_lesson(int, large=large)
+        self.left = Stepper(traces[0], step=start, stage=stage, lang=lang, whatifs=whatifs[0], lesson=lesson)
+        self.right = Stepper(traces[1], stage=stage, lang=lang, whatifs=whatifs[1], lesson=lesson)
         self.notice = ipywidgets.HTML()
         self.chooser = ipywidgets.Dropdown(options=self._options(), layout=ipywidgets.Layout(width="auto"))
         self._head = ipywidgets.HTML()
@@ -53,6 +56,7 @@ class CompareView(ipywidgets.VBox):
         super().__init__([self._head, *([self.chooser] if comparison.differences else []), self.notice, *body])
         traitlets.link((self.left, "stage"), (self.right, "stage"))
         traitlets.link((self.left, "lang"), (self.right, "lang"))
+        traitlets.link((self.left, "large"), (self.right, "large"))
         self.left.observe(self._change_language, "lang")
         for stepper in (self.left, self.right):
             stepper.observe(self._follow, ["step", "selected"])

@@ -35,7 +35,9 @@ from lab.ledger_history import picked
 from lab.outline import IMPORTED
 from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, MetadataView, RowsView, StepSnapshot
 from lab.trace import RequestRecord, RowMark, Trace, TraceHeader
+from lab.trace_summary import path_word
 from lab.widgets.header import encode_header
+from lab.widgets.masks import TELLS
 from lab.widgets.narration import changes, reason_arguments, sentences
 from lab.widgets.outline_frames import outlined
 
@@ -58,7 +60,7 @@ class FrameEncoder:
 
     def __init__(self, trace: Trace) -> None:
         """Encode the steps recorded so far."""
-        self.header = encode_header(trace)
+        self.header = {**encode_header(trace), "tells": {name: list(parts) for name, parts in TELLS.items()}}
         self.frames: list[Json] = []
         self._buckets = tuple(trace.header.buckets)
         self._tables: dict[int, tuple[int, ...]] = {}
@@ -268,7 +270,7 @@ def _path_and_run(step: StepSnapshot, buckets: Sequence[int]) -> Json:
             "args": reason_arguments(step, buckets) if path.reason is not None else {},
         },
         "run": {
-            "path": graph.path,
+            "path": path_word(step),
             "sim": graph.simulated,
             "key": graph.key,
             "pool": graph.pool_bytes,

@@ -105,8 +105,8 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "第 {step} 步：{n} 个请求，其中 {contexts} 个还有提示。走哪条路径？",
     ),
     "predict.ask.cell": (
-        "Step {step}: what does position_ids hold in row 0?",
-        "第 {step} 步：position_ids 第 0 行的值是多少？",
+        "Step {step}: what will {cell} hold?",
+        "第 {step} 步：{cell} 的值将是多少？",
     ),
     "predict.cell_right": ("Step {step}, {what}: right, {truth}.", "第 {step} 步，{what}：正确，{truth}。"),
     "predict.cell_wrong": (

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from lab.outline import is_outline, outline_said
 from lab.snapshot import StepSnapshot
+from lab.trace_summary import path_word
 
 Said = tuple[str, dict[str, Any]]
 
@@ -142,7 +143,7 @@ def changes(step: StepSnapshot, previous: StepSnapshot | None) -> list[Said]:
 
 def _against(step: StepSnapshot, previous: StepSnapshot) -> list[Said]:
     changed: list[Said] = []
-    old, new = previous.graph.path, step.graph.path
+    old, new = path_word(previous), path_word(step)
     if old != new:
         changed.append(("chg.path", {"old": (f"run.{old}", {}), "new": (f"run.{new}", {})}))
     if previous.path.key is not None and step.path.key is not None and previous.path.bucket != step.path.bucket:

@@ -19,19 +19,22 @@ from typing import Any, Final
 
 from engine.errors import ConfigError
 from engine.fields import cut, shown
+from lab.outline import IMPORTED
 from lab.snapshot import StepSnapshot
 from lab.trace import Trace
+from lab.trace_summary import IDLE, path_word
+from lab.widgets.predicted_cells import CELLS_WANTED, FIRST_CELL, parse_cell, value_of
 from lab.widgets.strings import translate
 
 WAY: Final = "way"
 QUESTIONS: Final = (WAY, "batch", "bucket", "path", "cell")
 FOLDER: Final = "answers"
-_KEY: Final = re.compile(r"(\d+)([a-z]+)")
+_KEY: Final = re.compile(r"(\d+)([a-z_]+(?:\[\d+\]){0,2})")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer. step: the recorded step's number. question: one of QUESTIONS. answer, truth: as texts."""
+    """One answer. step: the recorded step's number. question: of QUESTIONS, or a cell. answer, truth: as texts."""
 
     step: int
     question: str
@@ -46,32 +49,40 @@ class Prediction:
     def __str__(self) -> str:
         """Return the verdict in words."""
         name = "predict.cell_right" if self.is_right else "predict.cell_wrong"
-        what = (f"predict.what.{self.question}", {})
+        what = (f"predict.what.{self.question}", {})  # the name of a cell is shown as it is
+        if self.question not in QUESTIONS:
+            what = (self.question, {})
         return translate(name, {"step": self.step, "what": what, "mine": self.answer, "truth": self.truth})
 
 
 def truth(step: StepSnapshot, question: str) -> str:
     """Return the right answer as the viewer's buttons name it.
 
-    way: "eager", "prefill" or the bucket. batch: requests. bucket: 0 for an eager step. path: as recorded. cell: the
-    position in row 0. Raises: ConfigError.
+    way: "eager", "idle", "prefill" or the bucket. batch: requests. bucket: 0 without a graph. path: as recorded, "idle"
+    where nothing ran. A cell, such as "input_ids[3]": what it held, "none" where the step has no such cell; "cell" is
+    the first position. Raises: ConfigError.
     """
-    path, bucket = step.graph.path, step.path.bucket
+    path, bucket = path_word(step), str(step.path.bucket)
     if question == WAY:
-        return {"eager": "eager", "prefill_replay": "prefill"}.get(path, str(bucket))
+        return {"eager": path, IDLE: path, "prefill_replay": "prefill"}.get(path, bucket)
     if question == "batch":
         return str(step.path.num_requests)
     if question == "bucket":
-        return "0" if path == "eager" else str(bucket)
+        return "0" if path in ("eager", IDLE) else bucket
     if question == "path":
         return path
-    if question == "cell":
-        if not step.rows.num_rows:
-            message = f"step {step.step} has no rows here, so it has no cell to predict; choose another question"
-            raise ConfigError(message)
-        return str(int(step.rows.positions[0]))
-    message = f"a question is one of {', '.join(QUESTIONS)}, got {shown(question)}"
-    raise ConfigError(message)
+    cell = FIRST_CELL if question == "cell" else question
+    if parse_cell(cell) is None:
+        message = f"a question is one of {', '.join(QUESTIONS)}, or a cell: {CELLS_WANTED}; got {shown(question)}"
+        raise ConfigError(message)
+    if step.mode == IMPORTED:
+        message = f"step {step.step} was imported without rows, so it has no cell to predict; choose another question"
+        raise ConfigError(message)
+    held = value_of(step, cell)
+    if held is None:
+        message = f"what {cell} held in step {step.step} stayed on the device, so nobody can say; choose another cell"
+        raise ConfigError(message)
+    return held
 
 
 def predict(
@@ -88,7 +99,7 @@ def predict(
 
 
 def score(trace: Trace, answers: Mapping[str, Any]) -> list[Prediction]:
-    """Return the answers of a viewer: a key is step number and question, such as "5bucket"; others are left out.
+    """Return the answers of a viewer: a key is step number and question, such as "5kv_lens[0]"; others are left out.
 
     Raises: ConfigError for a question that is not there.
     """

@@ -18,11 +18,13 @@ from engine.fields import shown
 from lab.trace import Trace
 from lab.widgets import compare as comparing
 from lab.widgets.compare_view import CompareView
+from lab.widgets.lesson import Lesson, make_lesson, step_numbers
 from lab.widgets.places import stage_index, step_index
 from lab.widgets.stepper import LiveSession, Stepper
 from lab.widgets.whatif import wanted
 
 Profile = Literal["live", "static"]
+Notes = str | Mapping[int | tuple[int | None, str | int | None], str]
 _ELSEWHERE: Final = (
     "Pictures need a notebook (`stepscope lab` opens one). In a terminal, trace.explain(i) words any step, and "
     "`stepscope trace show FILE` lists all steps of a trace that trace.save(FILE) wrote."
@@ -38,6 +40,9 @@ def show(
     lang: str = ...,
     profile: Profile | None = ...,
     counterfactuals: bool | Mapping[int, Any] = ...,
+    mask: str | Sequence[str] | None = ...,
+    notes: Notes | None = ...,
+    large: bool = ...,
 ) -> Stepper | None: ...
 
 
@@ -49,6 +54,7 @@ def show(
     stage: str | int | None = ...,
     lang: str = ...,
     profile: Profile | None = ...,
+    large: bool = ...,
 ) -> CompareView | None: ...
 
 
@@ -61,6 +67,9 @@ def show(
     lang: str = "en",
     profile: Profile | None = None,
     counterfactuals: bool | Mapping[int, Any] = False,
+    mask: str | Sequence[str] | None = None,
+    notes: Notes | None = None,
+    large: bool = False,
 ) -> Stepper | CompareView | None:
     """Show a trace, or a session that can go on, or two runs side by side. Returns the widget; None if static.
 
@@ -69,6 +78,10 @@ def show(
     a label. counterfactuals: True proves, for every eager step, what would have put it on a graph (each is a few
     re-runs of the workload); or the answers of ``lab.counterfactual`` by index. A live widget also proves one when the
     reader asks. profile: None is live in a notebook, unless ``LAB_STATIC=1``, and static elsewhere.
+    A teacher's options: mask hides parts until somebody asks (``m``, or a button): of "path", "reason", "bucket",
+    "key", "checklist", "deferrals", "padding", "next" and the stages' names, one or several. notes: plain words beside
+    a run, a step or a stage: a text, or texts by step or (step, stage); (None, stage) is that stage of every step.
+    large: large type, for a projector (``l`` on the screen).
     Raises: ConfigError for anything that is not there; TraceError when a trace cannot be run again.
     """
     chosen = profile or ("live" if _is_notebook() and os.environ.get("LAB_STATIC") != "1" else "static")
@@ -76,12 +89,12 @@ def show(
         message = f"profile must be 'live' or 'static', got {shown(profile)}"
         raise ConfigError(message)
     if compare is not None:
-        if what is not None or counterfactuals is not False:
-            message = "show takes one run with its counterfactuals, or compare=(a, b), not both"
+        if what is not None or counterfactuals is not False or mask or notes:
+            message = "show takes one run with its counterfactuals, mask and notes, or compare=(a, b), not both"
             raise ConfigError(message)
         found = comparing.compare(*comparing.pair(compare))
         if chosen == "live":
-            return CompareView(found, step=step, stage=stage, lang=lang)
+            return CompareView(found, step=step, stage=stage, lang=lang, large=large)
         _show_two(found, step=step, stage=stage, lang=lang)
         return None
     session = None if isinstance(what, Trace) else what
@@ -89,10 +102,12 @@ def show(
         message = f"show takes a Trace or a Session, got {type(what).__name__}"
         raise ConfigError(message)
     trace = cast("Any", what) if session is None else session.trace
+    grows = session is not None and not session.is_finished
+    lesson = make_lesson(step_numbers(trace, grows=grows), mask=mask, notes=notes, large=large)
     if chosen == "live":
         answers = wanted(trace, counterfactuals)
-        return Stepper(trace, session=session, step=step, stage=stage, lang=lang, whatifs=answers)
-    _show_static(trace, step=step, stage=stage, lang=lang, counterfactuals=counterfactuals)
+        return Stepper(trace, session=session, step=step, stage=stage, lang=lang, whatifs=answers, lesson=lesson)
+    _show_static(trace, lesson, step=step, stage=stage, lang=lang, counterfactuals=counterfactuals)
     return None
 
 
@@ -123,6 +138,7 @@ def _is_notebook() -> bool:
 
 def _show_static(
     trace: Trace,
+    lesson: Lesson,
     *,
     step: int | None,
     stage: str | int | None,
@@ -136,10 +152,13 @@ def _show_static(
         raise ConfigError(message)
     index = step_index(step, len(trace.steps))
     if not _is_notebook():
-        sys.stdout.write(f"{trace.explain(index, lang)}\n{trace.summary()}\n{_ELSEWHERE}\n")
+        said = f"{trace.explain(index, lang)}\n{trace.summary()}"
+        if lesson.mask or lesson.notes:
+            said = static.make_lesson_text(trace, index, stage_index(stage), lang, lesson)
+        sys.stdout.write(f"{said}\n{_ELSEWHERE}\n")
         return
     from IPython.display import publish_display_data
 
     answers = wanted(trace, counterfactuals)
-    for bundle in static.outputs(trace, index, stage_index(stage), lang, whatifs=answers):
+    for bundle in static.outputs(trace, index, stage_index(stage), lang, whatifs=answers, lesson=lesson):
         publish_display_data(bundle)

@@ -19,11 +19,16 @@ from typing import Any, Final
 import numpy as np
 
 from lab.ledger_history import picked
+from lab.outline import UNTOLD
 from lab.snapshot import StepSnapshot
 from lab.trace import Trace
+from lab.trace_summary import path_word
 from lab.widgets.compare import Comparison
 from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.lesson import NO_LESSON, Lesson
+from lab.widgets.masks import hidden_parts, tellable
 from lab.widgets.narration import sentences
+from lab.widgets.predicted_cells import FIRST_CELL
 from lab.widgets.stepper import join_esm, read_css, read_part
 from lab.widgets.strings import LANGUAGES, table, translate
 from lab.widgets.whatif import Answers
@@ -69,6 +74,11 @@ def make_state(trace: Trace, **traits: Any) -> dict[str, Any]:
         "predict_from": -1,
         "answers": {},
         "ask": "way",
+        "cell": FIRST_CELL,
+        "mask": {},
+        "revealed": [],
+        "notes": {},
+        "large": False,
         "is_live": False,
         "finished": False,
         "alert": "",
@@ -99,6 +109,11 @@ def window(trace: Trace, step: int) -> tuple[Trace, int]:
     return Trace(trace.header, chosen, trace.marks), step - first
 
 
+def lesson_traits(lesson: Lesson) -> dict[str, Any]:
+    """Return what a teacher adds as traits of a page."""
+    return {"mask": dict(lesson.mask), "notes": dict(lesson.notes), "large": lesson.large}
+
+
 def make_frame(trace: Trace, step: int, **traits: Any) -> str:
     """Return an iframe that holds the page; its height fits the widget."""
     part, index = window(trace, step)
@@ -107,23 +122,25 @@ def make_frame(trace: Trace, step: int, **traits: Any) -> str:
     return f'<iframe title="{title}" srcdoc="{page}" style="width:100%;height:900px;border:0"></iframe>'
 
 
-def make_table(trace: Trace, step: int, lang: str = "en") -> str:
-    """Return the steps as a plain HTML table: it survives where scripts do not."""
+def make_table(trace: Trace, step: int, lang: str = "en", hidden: frozenset[str] = frozenset()) -> str:
+    """Return the steps as a plain HTML table: it survives where scripts do not. hidden: parts that are not told."""
     part, index = window(trace, step)
     names = ("col.step", "col.path", "col.key", "col.requests", "col.rows", "col.padding", "col.sampled")
     head = "".join(f'<th scope="col">{html.escape(translate(name, {}, lang))}</th>' for name in names)
-    rows = [_table_row(one, lang, is_chosen=at == index) for at, one in enumerate(part.steps)]
+    steps = list(part.steps)[: index + 1 if "next" in hidden else None]
+    rows = [_table_row(one, lang, hidden, is_chosen=at == index) for at, one in enumerate(steps)]
     caption = html.escape(translate("cap.steps", {}, lang))
     return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _table_row(step: StepSnapshot, lang: str, *, is_chosen: bool) -> str:
+def _table_row(step: StepSnapshot, lang: str, hidden: frozenset[str], *, is_chosen: bool) -> str:
+    key_part = "key" if step.graph.key else "reason"
     cells = (
-        translate(f"run.{step.graph.path}", {}, lang),
-        step.graph.key or step.path.reason or "–",
+        UNTOLD if "path" in hidden else translate(f"run.{path_word(step)}", {}, lang),
+        UNTOLD if {key_part, "path"} & hidden else step.graph.key or step.path.reason or "–",
         step.path.num_requests,
-        step.num_rows,
-        step.num_padding_rows,
+        step.num_rows - step.num_padding_rows if "padding" in hidden else step.num_rows,
+        UNTOLD if "padding" in hidden else step.num_padding_rows,
         len(step.outcome.tokens),
     )
     mark = "▸ " if is_chosen else ""
@@ -131,26 +148,38 @@ def _table_row(step: StepSnapshot, lang: str, *, is_chosen: bool) -> str:
     return f'<tr><th scope="row">{mark}{step.step}</th>{body}</tr>'
 
 
-def make_text(trace: Trace, step: int, lang: str = "en") -> str:
-    """Return the sentences of the chosen step."""
-    said = sentences(trace.steps[step], trace.header.buckets)
+def make_text(trace: Trace, step: int, lang: str = "en", hidden: frozenset[str] = frozenset()) -> str:
+    """Return the sentences of the chosen step, those that tell a hidden part left out."""
+    said = tellable(sentences(trace.steps[step], trace.header.buckets), hidden)
     return " ".join(translate(name, arguments, lang) for name, arguments in said)
 
 
-def make_picture(trace: Trace, step: int) -> bytes:
-    """Return the timeline as a PNG: rows of each step by path, padding in grey on top, the chosen step framed."""
+def make_lesson_text(trace: Trace, step: int, stage: int, lang: str, lesson: Lesson) -> str:
+    """Return the sentences of the chosen step and the teacher's notes beside it."""
+    number = trace.steps[step].step
+    notes = [lesson.notes.get(key) for key in ("", f"/{stage}", f"{number}", f"{number}/{stage}")]
+    return "\n".join([make_text(trace, step, lang, hidden_parts(lesson.mask)), *[note for note in notes if note]])
+
+
+def make_picture(trace: Trace, step: int, hidden: frozenset[str] = frozenset()) -> bytes:
+    """Return the timeline as a PNG: rows of each step by path, padding in grey on top, the chosen step framed.
+
+    hidden: a path that is not told is grey, padding that is not told is not drawn, nor is a step to come.
+    """
     part, index = window(trace, step)
     pixels = np.full((_HEIGHT, _WIDTH, 3), 255, np.uint8)
     most = max(1, *(one.num_rows for one in part.steps))
     base, room = _HEIGHT - 14, _HEIGHT - 26
     edges = np.linspace(4, _WIDTH - 4, len(part.steps) + 1).round().astype(int)
     for at, one in enumerate(part.steps):
+        if "next" in hidden and at > index:
+            break
         left, right = int(edges[at]), max(int(edges[at]) + 1, int(edges[at + 1]) - 2)
         top = base - round(room * (one.num_rows / most) ** 0.5)
         split = top + round((base - top) * one.num_padding_rows / max(1, one.num_rows))
-        pixels[top:split, left:right] = _PADDING
-        pixels[split:base, left:right] = _COLOURS[one.graph.path]
-        if one.graph.path == "eager":  # never by colour alone: a notch under every eager step
+        pixels[top:split, left:right] = 255 if "padding" in hidden else _PADDING
+        pixels[split:base, left:right] = _PADDING if "path" in hidden else _COLOURS[one.graph.path]
+        if path_word(one) == "eager" and "path" not in hidden:  # never by colour alone: a notch under every eager step
             middle = (left + right) // 2
             pixels[base + 4 : base + 12, middle - 1 : middle + 1] = (168, 67, 0)
         if at == index:
@@ -178,17 +207,23 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def outputs(
-    trace: Trace, step: int, stage: int, lang: str, *, whatifs: Answers | None = None
+    trace: Trace,
+    step: int,
+    stage: int,
+    lang: str,
+    *,
+    whatifs: Answers | None = None,
+    lesson: Lesson = NO_LESSON,
 ) -> Sequence[dict[str, str]]:
     """Return the three outputs as MIME bundles, in the order in which they are shown."""
-    picture = base64.b64encode(make_picture(trace, step)).decode()
+    hidden = hidden_parts(lesson.mask)
+    picture = base64.b64encode(make_picture(trace, step, hidden)).decode()
+    said = make_lesson_text(trace, step, stage, lang, lesson)
+    frame = make_frame(trace, step, stage=stage, lang=lang, whatifs=whatifs or {}, **lesson_traits(lesson))
     return (
-        {"image/png": picture, "text/plain": make_text(trace, step, lang)},
-        {"text/html": make_table(trace, step, lang), "text/plain": str(trace.summary())},
-        {
-            "text/html": make_frame(trace, step, stage=stage, lang=lang, whatifs=whatifs or {}),
-            "text/plain": "a page that steps",
-        },
+        {"image/png": picture, "text/plain": said},
+        {"text/html": make_table(trace, step, lang, hidden), "text/plain": said if hidden else str(trace.summary())},
+        {"text/html": frame, "text/plain": "a page that steps"},
     )
 
 

@@ -22,7 +22,10 @@ from lab.snapshot import StepSnapshot
 from lab.trace import Trace
 from lab.widgets.cell_widgets import close_earlier_of_this_cell
 from lab.widgets.frames import FrameEncoder, deflate
+from lab.widgets.lesson import NO_LESSON, Lesson
+from lab.widgets.masks import hidden_parts, tellable
 from lab.widgets.places import NUM_PANELS, integer, stage_index, step_index
+from lab.widgets.predicted_cells import CELLS_WANTED, FIRST_CELL, parse_cell
 from lab.widgets.predictions import QUESTIONS, WAY, record
 from lab.widgets.shorten import shorten
 from lab.widgets.strings import LANGUAGES, table, translate
@@ -43,6 +46,8 @@ _ESM_PARTS: Final = (
     "timeline",
     "frame",
     "overlays",
+    "lesson",
+    "predict",
     "context",
     "main",
 )
@@ -55,6 +60,9 @@ _OF_THE_READER: Final = (
     "predict_from",
     "answers",
     "ask",
+    "cell",
+    "revealed",
+    "large",
 )  # all that a view may set
 _ASKED: Final = "the session gave no step: it is finished, or the step failed and was undone"
 
@@ -111,6 +119,11 @@ class Stepper(anywidget.AnyWidget):
     predict_from = traitlets.Int(-1).tag(sync=True)
     answers = traitlets.Dict({}).tag(sync=True)
     ask = traitlets.Enum(QUESTIONS, default_value=WAY).tag(sync=True)
+    cell = traitlets.Unicode(FIRST_CELL).tag(sync=True)
+    mask = traitlets.Dict({}).tag(sync=True)
+    revealed = traitlets.List(traitlets.Unicode(), maxlen=MAX_STEPS).tag(sync=True)
+    notes = traitlets.Dict({}).tag(sync=True)
+    large = traitlets.Bool(default_value=False).tag(sync=True)
     is_live = traitlets.Bool(default_value=False).tag(sync=True)
     finished = traitlets.Bool(default_value=False).tag(sync=True)
     alert = traitlets.Unicode("").tag(sync=True)
@@ -126,8 +139,12 @@ class Stepper(anywidget.AnyWidget):
         stage: str | int | None = None,
         lang: str = "en",
         whatifs: Answers | None = None,
+        lesson: Lesson = NO_LESSON,
     ) -> None:
-        """Ship the trace. whatifs: proved changes by step number. Raises: ConfigError for what is not there."""
+        """Ship the trace. whatifs: proved changes by step number. lesson: what a teacher adds.
+
+        Raises: ConfigError for what is not there.
+        """
         if lang not in LANGUAGES:
             message = f"lang must be one of {', '.join(LANGUAGES)}, got {shown(lang)}"
             raise ConfigError(message)
@@ -145,6 +162,9 @@ class Stepper(anywidget.AnyWidget):
             finished=session is not None and session.is_finished,
             whatifs=whatifs or {},
             can_prove=can_prove(trace),
+            mask=dict(lesson.mask),
+            notes=dict(lesson.notes),
+            large=lesson.large,
         )
         close_earlier_of_this_cell(self)
 
@@ -171,6 +191,9 @@ class Stepper(anywidget.AnyWidget):
             message = "this stepper has no step yet, so it has no sentence; run the session first"
             raise ConfigError(message)
         said = self._encoder.frames[step_index(self.step if index is None else index, self.num_steps)]["say"]
+        return self._worded(said)
+
+    def _worded(self, said: Iterable[tuple[str, dict[str, Any]]]) -> str:
         return " ".join(translate(name, arguments, self.lang) for name, arguments in said)
 
     @traitlets.validate("step", "stage")
@@ -192,6 +215,14 @@ class Stepper(anywidget.AnyWidget):
             except (ConfigError, traitlets.TraitError) as error:
                 self.send_state([name for name in sync_data if name in self.keys])
                 raise ConfigError(cut(error)) from error
+
+    @traitlets.validate("cell")
+    def _check_cell(self, proposal: Any) -> str:
+        """Keep the cell that is asked about one that a step may have."""
+        if parse_cell(proposal["value"]) is None:
+            message = f"cell must be {CELLS_WANTED}, got {shown(proposal['value'])}"
+            raise traitlets.TraitError(message)
+        return proposal["value"]
 
     @traitlets.observe("answers")
     def _write_answers(self, change: dict[str, Any]) -> None:
@@ -275,10 +306,13 @@ class Stepper(anywidget.AnyWidget):
         return {**data, "text/plain": self.as_text()}, metadata
 
     def as_text(self) -> str:
-        """Return the run in words: one line a step around the chosen one."""
-        first = max(0, self.step - 4)
-        chosen = range(first, min(self.num_steps, first + 9))
-        lines = [f"{'>' if at == self.step else ' '} {self.sentence(at)}" for at in chosen]
+        """Return the run in words: one line a step around the chosen one; hidden parts stay hidden."""
+        first, hidden = max(0, self.step - 4), hidden_parts(self.mask)
+        chosen = range(first, self.step + 1 if "next" in hidden else min(self.num_steps, first + 9))
+        lines = [
+            f"{'>' if at == self.step else ' '} {self._worded(tellable(self._encoder.frames[at]['say'], hidden))}"
+            for at in chosen
+        ]
         return "\n".join([f"Stepper over {self.num_steps} steps:", *lines])
 
 

@@ -16,6 +16,7 @@ from lab.outline import OUTLINE_WORDS
 from lab.widgets.compare_words import COMPARE_WORDS
 from lab.widgets.header import FINDING_WORDS
 from lab.widgets.hints import HINTS
+from lab.widgets.lesson_words import LESSON_WORDS
 from lab.widgets.play_words import PLAY_WORDS
 from lab.widgets.reason_words import REASON_WORDS
 from lab.widgets.sentences import SENTENCES
@@ -55,6 +56,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     ),
     "tip.hidden": ("Step {step}: predict it first", "第 {step} 步：请先预测"),
     "legend.eager": ("eager", "eager"),
+    "legend.idle": ("nothing to run", "没有可运行的请求"),
     "legend.replay": ("replay", "重放"),
     "legend.prefill_replay": ("prefill segments", "预填充分段"),
     "legend.capture": ("capture", "捕获"),
@@ -184,6 +186,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "layer.metadata": ("Metadata tensors", "元数据张量"),
     # runs and results
     "run.eager": ("eager", "eager"),
+    "run.idle": ("idle", "空闲"),
     "run.replay": ("replay", "重放"),
     "run.prefill_replay": ("prefill segments", "预填充分段"),
     "run.capture": ("capture", "捕获"),
@@ -231,6 +234,7 @@ STRINGS: Final[Mapping[str, tuple[str, str]]] = {
     **_LABELS,
     **SENTENCES,
     **HINTS,
+    **LESSON_WORDS,
     **VIEW_WORDS,
     **OUTLINE_WORDS,
     **REASON_WORDS,

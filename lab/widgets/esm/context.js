@@ -39,9 +39,13 @@ class Context {
   get predicting() {
     return this.model.get("predict_from") >= 0;
   }
-  // What is asked of a hidden step: one of the names in ASKS.
+  // What is asked of a hidden step: one of the names in ASKS, or the name of a cell.
   get topic() {
-    return this.model.get("ask");
+    const ask = this.model.get("ask");
+    return ask === "cell" ? this.cell : ask;
+  }
+  get cell() {
+    return this.model.get("cell");
   }
   get answers() {
     return this.model.get("answers");
@@ -86,18 +90,61 @@ class Context {
 
   hidden(at) {
     const from = this.model.get("predict_from");
-    return from >= 0 && at > from && this.answers[this.store.frames[at].s + this.topic] === undefined && (this.topic !== "cell" || this.store.frames[at].rows.length);
+    if (at > this.at && this.masked("next")) return true;
+    const frame = this.store.frames[at];
+    return from >= 0 && at > from && this.answers[frame.s + this.topic] === undefined && this.truth(frame, this.topic) !== "undefined";
   }
+  // All that decides what is hidden, as one text.
   hiddenFrom() {
-    return this.predicting ? this.model.get("predict_from") + "/" + Object.keys(this.answers).length + this.topic : "";
+    const asked = this.predicting ? this.model.get("predict_from") + "/" + Object.keys(this.answers).length + this.topic : "";
+    return [asked, ...this.model.get("revealed"), this.masked("next") && this.at].join();
+  }
+
+  // A teacher's mask: each named part with all that it hides; what was asked for in a step is shown there.
+  get maskNames() {
+    return Object.keys(this.model.get("mask"));
+  }
+  isShown(name, at) {
+    const revealed = this.model.get("revealed");
+    return revealed.includes("*") || revealed.includes(this.store.frames[at].s + name);
+  }
+  get isAllShown() {
+    return this.maskNames.every((name) => this.isShown(name, this.at));
+  }
+  masked(part, at = this.at) {
+    const mask = this.model.get("mask");
+    return this.maskNames.some((name) => mask[name].includes(part) && !this.isShown(name, at));
+  }
+  seen(part, value, at) {
+    return this.masked(part, at) ? "?" : value;
+  }
+  shownRows(at) {
+    const frame = this.store.frames[at];
+    return frame.n - (this.masked("padding", at) ? frame.pad : 0);
+  }
+  // Sentences without those that tell a hidden part.
+  tellable(said, at = this.at) {
+    const { tells } = this.store.header;
+    return said.filter(([id]) => !(tells[id] || tells[id.split(".")[0]] || []).some((part) => this.masked(part, at)));
+  }
+  sayings(frame) {
+    const [[id, args]] = frame.say;
+    const said = this.tellable(frame.say);
+    return said.length && said[0][0] === id ? said : [["mask.say", { step: frame.s, what: args.what || ["mask.some"] }], ...said];
+  }
+  get notes() {
+    const notes = this.model.get("notes");
+    const frame = this.store.frames[this.at];
+    return frame ? ["", "/" + this.stage, String(frame.s), frame.s + "/" + this.stage].map((key) => notes[key]).filter(Boolean) : [];
   }
   // What would have put an eager step on a graph, once it was proved: sentences, or nothing yet.
   whatIf(frame) {
     return this.model.get("whatifs")[frame.s];
   }
   truth(frame, ask) {
-    const { path, run, rows, eager } = frame;
-    return String({ way: eager ? "eager" : frame.prefill ? "prefill" : path.bucket, batch: path.n, bucket: eager ? 0 : path.bucket, path: run.path, cell: rows[0]?.[4] }[ask]);
+    const { path, run, eager } = frame;
+    if (ask.includes("[")) return String(frame.bare ? undefined : cellValue(this, frame, ask));
+    return String({ way: eager ? run.path : frame.prefill ? "prefill" : path.bucket, batch: path.n, bucket: eager ? 0 : path.bucket, path: run.path }[ask]);
   }
 
   has(id) {
@@ -138,12 +185,12 @@ class Context {
     return [
       this.t(kind === 0 ? "j.sch_context" : count > 1 ? "j.sch_verify" : "j.sch_generation", { n: count, start, k: count - 1 }),
       added ? this.t("j.res_added", { n: added[1].length, blocks: blockList(added[1], 4) }) : this.t("j.res_none", { n: this.store.tableAt(rid, this.at).length }),
-      frame.sch.prom.includes(rid) ? this.t("j.promoted") : frame.path.key !== null ? this.t("j.pad", { bucket: frame.path.bucket }) : this.t("j.pad_eager"),
-      frame.eager ? this.t("j.eager", { reason: frame.path.reason }) : this.t("j.graph"),
+      this.seen("bucket", frame.sch.prom.includes(rid) ? this.t("j.promoted") : frame.path.key !== null ? this.t("j.pad", { bucket: frame.path.bucket }) : this.t("j.pad_eager")),
+      this.seen("path", frame.eager ? this.t("j.eager", { reason: this.seen("reason", frame.path.reason) }) : this.t("j.graph")),
       this.t("j.rows", { rows, source: group ? ["src." + SOURCES[group[2]], { slot: group[3] }] : "" }),
       this.t(count === 1 ? "j.position" : "j.positions", { from: start, to: start + count - 1 }),
       meta < 0 ? "–" : this.t("j.meta", { q: frame.meta.q[meta], cached: frame.meta.cached[meta], kv: frame.meta.kv[meta] }),
-      this.t("j.run", { path: ["run." + frame.run.path] }),
+      this.seen("path", this.t("j.run", { path: ["run." + frame.run.path] })),
       sampled.length ? this.t("j.sampled", { token: sampled.join("") }) + (accepted === undefined ? "" : " · " + this.t("smp.accepted", { n: accepted, k: count - 1 })) : this.t(!logits ? "j.no_sample" : "j.wasted"),
       finished ? this.t("fate.finished", { reason: ["finish." + finished[1]] }) : this.t("fate.continues"),
     ];
@@ -198,13 +245,16 @@ class Context {
         const to = this.store.nextFallOff(this.at);
         const again = to <= this.at;
         go(to);
-        if (again) this.notice = this.store.frames[to].eager ? "nav.again" : "nav.none";
+        if (again) this.notice = this.store.frames[to].fell ? "nav.again" : "nav.none";
       },
       language: () => this.set({ lang: this.language === "en" ? "zh" : "en" }),
       answer: (choice) => {
         this.focus(false); // the chosen button is about to go, and the keys with it
         this.set({ answers: { ...this.answers, [this.store.frames[this.at].s + this.topic]: choice } });
       },
+      reveal: (name) => this.reveal([name === "*" ? name : this.store.frames[this.at].s + name]),
+      revealAll: () => this.reveal(this.maskNames.filter((name) => this.isAllShown || !this.isShown(name, this.at)).map((name) => this.store.frames[this.at].s + name)),
+      large: () => this.set({ large: !this.model.get("large") }),
       live: () => this.askForStep(),
       prove: () => this.askForProof(),
       toggle: (name) => {
@@ -212,6 +262,12 @@ class Context {
         else this.setOpen(name, !this.open[name]);
       },
     };
+  }
+
+  // Shows what was hidden, and hides again what was shown.
+  reveal(names) {
+    const before = this.model.get("revealed");
+    this.set({ revealed: [...before.filter((name) => !names.includes(name)), ...names.filter((name) => !before.includes(name))] });
   }
 
   // Absolute step numbers, so that a repeated or late message is harmless; seq tells our answer from another's.

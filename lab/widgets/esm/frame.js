@@ -7,6 +7,7 @@ function barPart(cx) {
   const worded = (id, keys, action, klass) => cx.label(h("button", { type: "button", "aria-keyshortcuts": keys, onclick: action, class: klass || "" }), id);
   const predict = worded("bar.predict", "p", () => cx.act.toggle("predict"));
   const table = worded("bar.table", "t", () => cx.act.toggle("table"));
+  const large = cx.named(h("button", { type: "button", "aria-keyshortcuts": "l", class: "ss-icon", text: "A⁺", onclick: () => cx.act.large() }), "bar.large");
   const language = h("button", { type: "button", class: "ss-lang", onclick: () => cx.act.language() });
   const live = worded("bar.live", "r", () => cx.act.live(), "ss-go");
   const model = h("span", { class: "ss-chiptext" });
@@ -22,6 +23,7 @@ function barPart(cx) {
     simulated,
     predict,
     table,
+    large,
     language,
     cx.named(h("button", { type: "button", "aria-keyshortcuts": "Shift+?", class: "ss-icon", text: "?", onclick: () => cx.act.toggle("help") }), "bar.help"),
     live,
@@ -35,6 +37,7 @@ function barPart(cx) {
       show(simulated, cx.store.header.simulated);
       setAttr(predict, "aria-pressed", String(cx.predicting));
       setAttr(table, "aria-pressed", String(cx.open.table));
+      setAttr(large, "aria-pressed", String(cx.model.get("large")));
       setText(language, cx.language === "en" ? "中文" : "EN");
       setAttr(language, "lang", cx.language === "en" ? "zh" : "en");
       setAttr(language, "aria-label", cx.language === "en" ? "中文" : "English");
@@ -59,18 +62,19 @@ function sentencePart(cx) {
     root,
     stop: () => clearTimeout(timer),
     paint(frame) {
-      const say = cx.hidden(cx.at) ? [["predict.say", { step: frame.s }]] : frame.say;
+      const say = cx.hidden(cx.at) ? [["predict.say", { step: frame.s }]] : cx.sayings(frame);
       const words = [...say, ...cx.notices()].map(([id, args]) => cx.t(id, args));
+      const spokenWords = [...words, ...cx.notes].join(" ");
       setText(main, words[0]);
       setText(detail, words.slice(1).join(cx.language === "zh" ? "" : " "));
-      const changed = cx.hidden(cx.at) ? [] : frame.chg;
+      const changed = cx.hidden(cx.at) ? [] : cx.tellable(frame.chg);
       chips(changed.length, (item, at) => {
         setText(item.root, cx.t(changed[at][0], changed[at][1]));
         setClass(item.root, "ss-same", changed[at][0] === "chg.none");
       });
       const speak = () => {
         spoken = Date.now();
-        setText(status, words.join(" "));
+        setText(status, spokenWords);
       };
       clearTimeout(timer);
       timer = setTimeout(speak, Math.max(0, 1000 - (Date.now() - spoken)));
@@ -139,13 +143,16 @@ function sidePart(cx) {
 
   function paintPath(frame) {
     const hidden = cx.hidden(cx.at);
-    setAttr(verdict, "data-p", hidden ? "hidden" : frame.run.path);
-    setText(path, hidden ? "?" : cx.t("run." + frame.run.path));
-    setText(key, hidden ? "" : frame.run.key || frame.path.reason || "");
-    show(ladder.root, !hidden && cx.store.header.buckets.length > 0);
-    if (!hidden) ladder.paint(frame);
+    const isUnknown = hidden || cx.masked("path");
+    const hasLadder = !hidden && !cx.masked("bucket") && !frame.idle && cx.store.header.buckets.length > 0;
+    setAttr(verdict, "data-p", isUnknown ? "hidden" : frame.run.path);
+    setText(path, isUnknown ? "?" : cx.t("run." + frame.run.path));
+    setText(key, isUnknown ? "" : frame.run.key ? cx.seen("key", frame.run.key) : cx.seen("reason", frame.path.reason || ""));
+    show(ladder.root, hasLadder);
+    if (hasLadder) ladder.paint(frame);
     const { n, bucket, waste } = seats(frame);
-    setText(words, hidden ? cx.t("predict.first") : cx.t(frame.eager ? "side.eager" : frame.prefill ? "side.prefill" : "side.graph", { n, bucket, waste }));
+    const id = frame.idle ? "legend.idle" : frame.eager ? "side.eager" : frame.prefill ? "side.prefill" : "side.graph";
+    setText(words, hidden ? cx.t("predict.first") : cx.masked("padding") ? "" : cx.t(id, { n, bucket, waste }));
   }
 
   // A few requests: those of this step and the followed one, in order of arrival.
@@ -171,7 +178,8 @@ function sidePart(cx) {
         const request = state.request;
         tagRequest(item.root, rid);
         setText(item.name, cx.store.name(rid));
-        setText(item.word, cx.t("state." + state.word, { done: state.done, whole: request.prompt, n: state.generated, max: request.max || "∞", from: request.arrival }));
+        const isWaiting = !state.span && ["paused", "waiting"].includes(state.word);
+        setText(item.word, isWaiting && cx.masked("deferrals") ? "?" : cx.t("state." + state.word, { done: state.done, whole: request.prompt, n: state.generated, max: request.max || "∞", from: request.arrival }));
         setAttr(item.root, "data-w", state.word);
         setAttr(item.root, "aria-pressed", String(rid === cx.selected));
         item.bar.set(state.word === "later" ? 0 : (state.done + state.generated) / Math.max(1, request.prompt + (request.max || 0)));

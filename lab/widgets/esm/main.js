@@ -11,7 +11,8 @@ function panelShell(cx) {
   const panels = [schedulePanel, reservePanel, padPanel, graphPanel, rowsPanel, buffersPanel, metadataPanel, runPanel, samplePanel, commitPanel, blocksPanel, treePanel, overlapPanel].map((make) => make(cx, true));
   const locked = cx.label(h("p", { class: "ss-lead ss-locked" }), "predict.locked");
   const missing = cx.label(h("p", { class: "ss-lead" }), "outline.panel");
-  const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked, missing);
+  const veiled = cx.label(h("p", { class: "ss-lead ss-locked" }), "mask.panel");
+  const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked, veiled, missing);
   const root = h("section", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("header", null, title, what), links, body);
   return {
     root,
@@ -19,8 +20,9 @@ function panelShell(cx) {
       const stage = cx.stage;
       // The run goes by its path; what comes before it, by whether anything was packed.
       const way = stage === 7 ? (frame.eager ? "e" : frame.prefill ? "p" : "") : frame.steady ? "s" : "";
-      const facts = cx.store.header.other_ways[stage + way] || cx.stages[stage];
+      const facts = (!cx.masked("path") && cx.store.header.other_ways[stage + way]) || cx.stages[stage];
       const isLocked = cx.hidden(at) && (stage > 0 || cx.topic === "batch");
+      const isVeiled = !isLocked && cx.masked("stage." + stage);
       setText(title, cx.t("stage." + stage));
       setText(what, cx.t("stage." + stage + ".what"));
       setText(code, `${facts.file}:${facts.line} ${facts.name}`);
@@ -29,20 +31,22 @@ function panelShell(cx) {
       setText(word, `${facts.word_en} · ${facts.word_zh}`);
       setAttr(root, "aria-labelledby", cx.id + "-tab" + stage);
       setAttr(root, "data-stage", String(stage));
-      const isMissing = frame.bare && !isLocked && stage !== 0 && stage !== 3; // another engine's log has no more
+      const isMissing = frame.bare && !isLocked && !isVeiled && stage !== 0 && stage !== 3; // another engine's log has no more
       show(locked, isLocked);
+      show(veiled, isVeiled);
       show(missing, isMissing);
-      panels.forEach((panel, index) => show(panel.root, index === stage && !isLocked && !isMissing));
-      if (!isLocked && !isMissing) panels[stage].paint(frame, at);
+      const isOpen = !isLocked && !isVeiled && !isMissing;
+      panels.forEach((panel, index) => show(panel.root, index === stage && isOpen));
+      if (isOpen) panels[stage].paint(frame, at);
     },
   };
 }
 
 function build(cx) {
-  const parts = { alert: alertPart(cx), bar: barPart(cx), time: timelinePart(cx), say: sentencePart(cx), predict: predictPart(cx), rail: railPart(cx), panel: panelShell(cx), side: sidePart(cx), table: tablePart(cx), out: outputsPart(cx), warmup: warmupPart(cx), help: helpPart(cx) };
+  const parts = { alert: alertPart(cx), bar: barPart(cx), time: timelinePart(cx), say: sentencePart(cx), notes: notesPart(cx), mask: maskPart(cx), predict: predictPart(cx), rail: railPart(cx), panel: panelShell(cx), side: sidePart(cx), table: tablePart(cx), out: outputsPart(cx), warmup: warmupPart(cx), help: helpPart(cx) };
   const grid = h("div", { class: "ss-grid" }, parts.rail.root, parts.panel.root, parts.side.root);
   const empty = cx.label(h("p", { class: "ss-empty" }), "root.empty");
-  const body = h("div", null, parts.time.root, parts.warmup.root, parts.say.root, parts.predict.root, grid, parts.table.root, parts.out.root);
+  const body = h("div", null, parts.time.root, parts.warmup.root, parts.say.root, parts.notes.root, parts.mask.root, parts.predict.root, grid, parts.table.root, parts.out.root);
   const root = h("div", { class: "stepscope", tabindex: "0", role: "group", "data-lm-suppress-shortcuts": "true" }, parts.bar.root, parts.alert.root, empty, body, parts.help.root);
   cx.named(root, "root.name");
   return { root, grid, parts, empty, body };
@@ -68,7 +72,8 @@ function paintAll(cx, view) {
 
 function paintStep(cx, view, frame, at) {
   const { root, grid, parts } = view;
-  for (const name of ["time", "say", "rail", "side", "out"]) parts[name].paint(frame, at);
+  setClass(root, "ss-large", cx.model.get("large"));
+  for (const name of ["time", "say", "notes", "mask", "rail", "side", "out"]) parts[name].paint(frame, at);
   show(grid, !cx.open.table);
   show(parts.table.root, cx.open.table);
   (cx.open.table ? parts.table : parts.panel).paint(frame, at);
@@ -78,11 +83,14 @@ function paintStep(cx, view, frame, at) {
   if (cx.predicting) parts.predict.paint(frame, at);
   for (const node of root.querySelectorAll("[data-r]")) setClass(node, "ss-sel", cx.selected >= 0 && node.dataset.r.split(" ").includes(String(cx.selected)));
   setAttr(root, "data-step", String(frame.s));
-  setAttr(root, "data-path", cx.hidden(at) ? "hidden" : frame.run.path);
+  setAttr(root, "data-path", cx.hidden(at) || cx.masked("path") ? "hidden" : frame.run.path);
 }
 
 function onKey(cx, view, event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  // A field keeps its keys; Escape leaves it.
+  const isField = event.target.matches("select, input[type=number]");
+  if (isField && event.key !== "Escape") return event.stopPropagation();
   const { act } = cx;
   const onTab = event.target.getAttribute("role") === "tab";
   const turn = (by) => {
@@ -99,6 +107,8 @@ function onKey(cx, view, event) {
     f: act.fallOff,
     t: () => act.toggle("table"),
     p: () => act.toggle("predict"),
+    m: act.revealAll,
+    l: act.large,
     r: act.live,
     "?": () => act.toggle("help"),
     Escape: () => escape(cx, event),
@@ -114,7 +124,8 @@ function onKey(cx, view, event) {
 function escape(cx, event) {
   const open = Object.keys(cx.open).filter((name) => cx.open[name]);
   for (const name of open) cx.setOpen(name, false);
-  if (!open.length && cx.selected >= 0) cx.act.select(-1);
+  if (event.target.matches("select, input[type=number]")) cx.focus(false);
+  else if (!open.length && cx.selected >= 0) cx.act.select(-1);
   else if (!open.length) event.target.blur(); // gives the keyboard back to the notebook
   cx.repaint();
 }
@@ -159,7 +170,7 @@ async function render({ model, el }) {
     cx.stayAhead();
     cx.repaint();
   };
-  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "ask", "finished", "alert", "whatifs"];
+  const traits = ["step", "stage", "selected", "lang", "predict_from", "answers", "ask", "cell", "mask", "revealed", "notes", "large", "finished", "alert", "whatifs"];
   for (const trait of traits) model.on("change:" + trait, onChange);
   const onMessage = (message, buffers) => cx.receive(message, buffers);
   model.on("msg:custom", onMessage);

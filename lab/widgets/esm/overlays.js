@@ -1,6 +1,6 @@
-// What opens over or instead of the panels: table view, warm-up, help, prediction, errors.
+// What opens over or instead of the panels: table view, warm-up, help, errors.
 const STEPS_A_PAGE = 100;
-const KEYS = [["←  →", "key.step"], ["⇧←  ⇧→", "key.ten"], ["Home  End", "key.ends"], ["PgUp  PgDn", "key.stage"], ["f", "key.falloff"], ["t", "key.table"], ["p", "key.predict"], ["r", "key.live"], ["?", "key.help"], ["Esc", "key.escape"]];
+const KEYS = [["←  →", "key.step"], ["⇧←  ⇧→", "key.ten"], ["Home  End", "key.ends"], ["PgUp  PgDn", "key.stage"], ["f", "key.falloff"], ["t", "key.table"], ["p", "key.predict"], ["m", "key.mask"], ["l", "key.large"], ["r", "key.live"], ["?", "key.help"], ["Esc", "key.escape"]];
 
 function tablePart(cx) {
   const steps = makeTable(cx, "cap.steps", ["col.step", "col.path", "col.key", "#col.requests", "#col.rows", "#col.padding", "#col.sampled", "#col.host"], (item) => {
@@ -37,21 +37,19 @@ function tablePart(cx) {
         item.at = first + index;
         const one = cx.store.frames[item.at];
         const hidden = cx.hidden(item.at);
+        const seen = (part, value) => (hidden ? "?" : cx.seen(part, value, item.at));
         setText(item.button, one.s);
         setAttr(item.root, "aria-current", item.at === at ? "step" : null);
         if (item.at === at) here = item.root;
-        setAttr(item.root, "data-p", hidden ? "hidden" : one.run.path);
-        setText(item.word, hidden ? "?" : cx.t("run." + one.run.path));
-        setText(item.cells[2], hidden ? "?" : one.run.key || one.path.reason || "–");
-        setText(item.cells[3], hidden ? "?" : one.path.n);
-        setText(item.cells[4], hidden ? "?" : one.n);
-        setText(item.cells[5], hidden ? "?" : one.pad);
-        setText(item.cells[6], hidden ? "?" : one.out.tok.length);
-        setText(item.cells[7], hidden ? "?" : formatUs(one.total));
+        setAttr(item.root, "data-p", seen("path", "") ? "hidden" : one.run.path);
+        const cells = [seen("key", seen("reason", one.run.key || one.path.reason || "–")), seen("", one.path.n), seen("", cx.shownRows(item.at)), seen("padding", one.pad), seen("", one.out.tok.length), seen("", formatUs(one.total))];
+        setText(item.word, seen("path", cx.t("run." + one.run.path)));
+        cells.forEach((value, column) => setText(item.cells[column + 2], value));
       });
       if (here) keepInView(root.children[0], here); // by hand: scrollIntoView would move the notebook too
-      show(root.children[1], !cx.hidden(at));
-      if (!cx.hidden(at)) rows.paint(frame, at);
+      const isHidden = cx.hidden(at) || cx.masked("stage.4");
+      show(root.children[1], !isHidden);
+      if (!isHidden) rows.paint(frame, at);
     },
   };
 }
@@ -97,65 +95,6 @@ function helpPart(cx) {
   const root = h("section", { class: "ss-sheet", role: "dialog", tabindex: "-1" }, sheetHead(cx, "help.title", "help"), h("div", { class: "ss-help" }, keys, marks));
   cx.named(root, "help.title");
   return { root };
-}
-
-// Predict: the coming step is hidden until a choice was made; answers live in a trait, so they survive, and the kernel
-// writes them down. What may be asked: its way is path and bucket in one.
-const ASKS = ["way", "batch", "bucket", "path", "cell"];
-
-function predictPart(cx) {
-  const kinds = cx.named(h("div", { class: "ss-options", role: "group" }, ASKS.map((ask) => cx.label(h("button", { type: "button", onclick: () => cx.set({ ask }) }), "predict.what." + ask))), "predict.what");
-  const question = h("p", { class: "ss-lead" });
-  const options = h("div", { class: "ss-options", role: "group" });
-  cx.named(options, "predict.options");
-  const buttons = pool(options, () => {
-    const item = { choice: "", root: h("button", { type: "button" }) };
-    item.root.addEventListener("click", () => cx.act.answer(item.choice));
-    return item;
-  });
-  const verdict = h("p", { class: "ss-lead ss-answer" });
-  const score = h("p", { class: "ss-note" });
-  const root = h("section", { class: "ss-predict" }, kinds, question, options, verdict, score);
-  const named = (choice) => (cx.topic === "path" ? ["run." + choice] : cx.topic !== "way" ? [choice] : choice === "eager" ? ["run.eager"] : choice === "prefill" ? ["run.prefill_replay"] : ["predict.bucket", { bucket: choice }]);
-  return {
-    root,
-    paint(frame, at) {
-      const { buckets: all, prefill } = cx.store.header;
-      const buckets = all.slice(0, 16);
-      const segments = (name) => (prefill.length ? [name] : []);
-      const cell = frame.rows[0]?.[4] || 0;
-      const choices = {
-        way: ["eager", ...segments("prefill"), ...buckets],
-        batch: Array.from({ length: Math.min(16, frame.sch.bud[3]) }, (_, i) => i + 1),
-        bucket: [0, ...buckets, ...prefill],
-        path: ["eager", "replay", ...segments("prefill_replay")],
-        cell: [...new Set([0, cell && cell - 1, cell, cell + 1])],
-      }[cx.topic].map(String);
-      ASKS.forEach((ask, index) => setAttr(kinds.children[index], "aria-pressed", ask === cx.topic));
-      const answer = cx.answers[frame.s + cx.topic];
-      const hidden = cx.hidden(at);
-      setText(question, cx.t(hidden ? "predict.ask." + cx.topic : answer === undefined ? (cx.isEnd ? "predict.end" : "predict.start") : "predict.asked", { step: frame.s, n: frame.path.n, contexts: frame.sch.spans.filter((span) => span[1] === 0).length, rows: frame.sch.bud[0] }));
-      show(options, hidden);
-      buttons(choices.length, (item, index) => {
-        item.choice = choices[index];
-        setText(item.root, cx.t(...named(item.choice)));
-      });
-      show(verdict, !hidden && answer !== undefined);
-      if (!hidden && answer !== undefined) {
-        const truth = cx.truth(frame, cx.topic);
-        const args = { truth: named(truth), mine: named(answer), why: cx.topic !== "way" ? "" : frame.eager ? ["why." + frame.path.reason, frame.path.args] : ["predict.fits", seats(frame)] };
-        setAttr(verdict, "data-s", answer === truth ? "ok" : "no");
-        setText(verdict, (answer === truth ? "✓ " : "✗ ") + cx.t(answer === truth ? "predict.right" : "predict.wrong", args));
-      }
-      const asked = Object.keys(cx.answers);
-      const right = asked.filter((key) => {
-        const [, step, ask] = /(\d+)(.*)/.exec(key);
-        const one = cx.store.frameOf(+step);
-        return one && cx.answers[key] === cx.truth(one, ask);
-      }).length;
-      setText(score, asked.length ? cx.t("predict.score", { right, n: asked.length }) : "");
-    },
-  };
 }
 
 function alertPart(cx) {

@@ -95,14 +95,15 @@ function verdictBox(cx) {
   return {
     root,
     paint(frame) {
-      const { eager } = frame;
+      const eager = frame.fell;
       const { reason, args } = frame.path;
-      setAttr(root, "data-s", eager ? "no" : "ok");
-      setText(title, cx.t(eager ? "path.eager" : "path.graph"));
-      setText(code, eager ? reason || "–" : frame.run.key);
-      setText(why, eager ? cx.t("why." + reason, args) : cx.t(frame.prefill ? "path.prefill_why" : "path.graph_why", { check: frame.run.check.length, ...seats(frame) }));
-      show(fix, eager && cx.has("fix." + reason));
-      show(note, eager && cx.has("note." + reason));
+      const isMasked = cx.masked(eager ? "reason" : "bucket");
+      setAttr(root, "data-s", frame.idle ? "idle" : eager ? "no" : "ok");
+      setText(title, cx.t(frame.idle ? "run.idle" : eager ? "path.eager" : "path.graph"));
+      setText(code, frame.idle ? "" : eager ? cx.seen("reason", reason || "–") : cx.seen("key", frame.run.key));
+      setText(why, frame.idle ? cx.t("say.idle", { step: frame.s }) : isMasked ? "" : eager ? cx.t("why." + reason, args) : cx.t(frame.prefill ? "path.prefill_why" : "path.graph_why", { check: frame.run.check.length, ...seats(frame) }));
+      show(fix, eager && !isMasked && cx.has("fix." + reason));
+      show(note, eager && !isMasked && cx.has("note." + reason));
       setText(note, cx.t("note." + reason));
       setText(fix, cx.t("path.smallest", { fix: ["fix." + reason, args] }));
     },
@@ -121,7 +122,7 @@ function whatIfBox(cx) {
     paint(frame) {
       const said = cx.whatIf(frame);
       const canAsk = !said && cx.model.get("can_prove");
-      show(root, frame.eager && Boolean(said || canAsk));
+      show(root, frame.fell && !cx.masked("reason") && Boolean(said || canAsk));
       show(ask, canAsk && !cx.busy);
       show(busy, canAsk && cx.busy);
       lines(said ? said.length : 0, (item, at) => setText(item.root, cx.t(said[at][0], said[at][1])));
@@ -142,12 +143,15 @@ function graphPanel(cx) {
   const verdict = verdictBox(cx);
   const simulated = cx.label(h("p", { class: "ss-note ss-sim" }), "run.simulated");
   const whatIf = whatIfBox(cx);
-  const root = h("div", null, verdict.root, whatIf.root, table.root, simulated);
+  const veiled = cx.label(h("p", { class: "ss-note ss-locked" }), "mask.panel");
+  const root = h("div", null, verdict.root, whatIf.root, veiled, table.root, simulated);
   return {
     root,
     paint(frame) {
       verdict.paint(frame);
       whatIf.paint(frame);
+      show(veiled, cx.masked("checklist"));
+      show(table.root, !cx.masked("checklist") && !frame.idle);
       table.rows(frame.path.cond.length, (item, at) => {
         const [reason, passed, needed, got] = frame.path.cond[at];
         const state = passed === null ? "skipped" : passed ? "yes" : "no";

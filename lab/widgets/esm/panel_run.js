@@ -140,7 +140,7 @@ function commitPanel(cx) {
         setText(item.word, state === "finished" ? cx.t("fate.finished", { reason: ["finish." + finished.get(rid)] }) : cx.t("fate." + state));
         setText(item.cells[2], request.max ? `${generated} / ${request.max}` : generated);
         const cached = cx.store.cachedAt(rid, cx.at);
-        setText(item.cells[3], state === "finished" ? cx.t("com.gone") : generated ? cx.t("com.next_decode", { at: cached }) : cx.t("com.next_chunk", { at: cached, whole: request.prompt }));
+        setText(item.cells[3], cx.masked("next") ? "?" : state === "finished" ? cx.t("com.gone") : generated ? cx.t("com.next_decode", { at: cached }) : cx.t("com.next_chunk", { at: cached, whole: request.prompt }));
       });
       const gone = frame.out.freed.map((rid) => [rid, cx.store.tableAt(rid, cx.at).length]);
       show(freed, gone.length > 0);

@@ -84,8 +84,9 @@ function schedulePanel(cx) {
   const paused = h("p", { class: "ss-note" });
   const asked = h("p", { class: "ss-note" });
   const empty = cx.note("sch.nobody_waits");
+  const veiled = cx.label(h("p", { class: "ss-note ss-locked" }), "mask.panel");
   const more = moreNote(cx);
-  const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more.root, asked, waits.root, empty, paused);
+  const root = h("div", null, h("div", { class: "ss-budgets" }, Object.values(budgets).map((row) => row.root)), runs.root, more.root, asked, veiled, waits.root, empty, paused);
 
   function paintRuns(frame) {
     const spans = frame.sch.spans;
@@ -110,8 +111,10 @@ function schedulePanel(cx) {
 
   function paintWaits(frame) {
     const deferrals = frame.sch.def;
-    show(waits.root, deferrals.length > 0);
-    show(empty, !deferrals.length && !frame.bare);
+    const isMasked = cx.masked("deferrals");
+    show(veiled, isMasked);
+    show(waits.root, deferrals.length > 0 && !isMasked);
+    show(empty, !deferrals.length && !frame.bare && !isMasked);
     waits.rows(Math.min(deferrals.length, 40), (item, at) => {
       const [rid, reason, needed, available] = deferrals[at];
       tagRequest(item.root, rid);
@@ -140,7 +143,7 @@ function schedulePanel(cx) {
       show(runs.root, !frame.bare);
       paintRuns(frame);
       paintWaits(frame);
-      show(paused, frame.sch.paused.length > 0);
+      show(paused, frame.sch.paused.length > 0 && !cx.masked("deferrals"));
       setText(paused, cx.t("sch.paused", { who: frame.sch.paused.map((rid) => cx.store.name(rid)).join(", ") }));
     },
   };

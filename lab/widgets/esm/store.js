@@ -31,6 +31,7 @@ class Store {
     this.frames = [];
     this.atStep = new Map(); // step number -> frame index
     this.maxRows = 1;
+    this.hasIdle = false;
     this.take(trace);
   }
 
@@ -85,7 +86,10 @@ class Store {
     frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0) || null; // null: nobody measured it
     frame.ctx = frame.sch.spans.reduce((sum, span) => sum + (span[1] === 0 ? span[3] : 0), 0);
     frame.steady = frame.run.steady === "";
-    frame.eager = frame.run.path === "eager";
+    frame.idle = frame.run.path === "idle"; // nothing ran, so nothing fell off a graph
+    frame.fell = frame.run.path === "eager";
+    frame.eager = frame.fell || frame.idle;
+    this.hasIdle = this.hasIdle || frame.idle;
     frame.prefill = frame.run.path === "prefill_replay";
     frame.wrong = new Map(frame.marks); // row -> what is wrong with it
     frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
@@ -236,7 +240,7 @@ class Store {
   nextFallOff(from) {
     for (let step = 1; step <= this.length; step += 1) {
       const at = (from + step) % this.length;
-      if (this.frames[at].eager) return at;
+      if (this.frames[at].fell) return at;
     }
     return from;
   }

@@ -27,8 +27,25 @@ def test_every_question_has_its_truth():
     eager, replay = sample_trace(3).steps[0], sample_trace(3).steps[2]
     assert [truth(eager, one) for one in QUESTIONS] == ["eager", "1", "0", "eager", "0"]
     assert [truth(replay, one) for one in QUESTIONS] == ["3", "3", "3", "replay", "42"]
-    with pytest.raises(ConfigError, match="a question is one of way, batch, bucket, path, cell, got 'colour'"):
+    assert truth(replay, "position_ids[0]") == truth(replay, "cell")
+    wanted = r"a question is one of way, batch, bucket, path, cell, or a cell: one of input_ids, .*; got 'colour'"
+    with pytest.raises(ConfigError, match=wanted):
         truth(eager, "colour")
+
+
+def test_a_cell_that_nobody_read_or_that_was_imported_is_said():
+    step = sample_trace(3).steps[2]
+    unread = dataclasses.replace(step, rows=dataclasses.replace(step.rows, token_ids=step.rows.token_ids * 0 - 1))
+    with pytest.raises(ConfigError, match=r"what input_ids\[0\] held in step 2 stayed on the device.*another cell"):
+        truth(unread, "input_ids[0]")
+    with pytest.raises(ConfigError, match=r"step 2 was imported without rows.*choose another question"):
+        truth(dataclasses.replace(step, mode="imported"), "kv_lens[0]")
+
+
+def test_nothing_to_run_is_a_path_of_its_own():
+    step = sample_trace(3).steps[0]
+    idle = dataclasses.replace(step, schedule=dataclasses.replace(step.schedule, spans=()))
+    assert [truth(idle, one) for one in ("way", "bucket", "path")] == ["idle", "0", "idle"]
 
 
 def test_an_answer_in_a_cell_is_scored_said_and_written(here):
@@ -39,6 +56,22 @@ def test_an_answer_in_a_cell_is_scored_said_and_written(here):
     report = written(here, trace)
     assert (report["trace"], report["right"], report["answered"]) == (trace_hash(trace), 1, 2)
     assert report["answers"][0] == {"step": 2, "question": "bucket", "answer": "3", "truth": "3", "right": True}
+
+
+def test_the_next_cell_is_answered_in_a_cell_or_in_the_viewer_and_written_as_the_same(here):
+    trace = sample_trace(4)
+    said = predict(trace, 2, "kv_lens[0]", 43)
+    assert str(said) == f"Step 2, kv_lens[0]: {'right' if said.is_right else 'you said 43'}" + (
+        ", 43." if said.is_right else f"; it was {said.truth}."
+    )
+    assert predict(trace, 2, "block_table[0][99]", "none").is_right
+    by_hand = written(here, trace)
+    (here / FOLDER / f"{trace_hash(trace)}.json").unlink()
+    widget = Stepper(trace)
+    widget.set_state({"ask": "cell", "cell": "kv_lens[0]", "answers": {"2kv_lens[0]": "43"}})
+    widget.set_state({"answers": {"2kv_lens[0]": "43", "2block_table[0][99]": "none"}})
+    widget.close()
+    assert written(here, trace) == by_hand
 
 
 def test_a_later_answer_takes_the_place_of_an_earlier_one(here):

@@ -1,0 +1,120 @@
+"""Lesson: what a teacher adds to a shown run: hidden parts, notes beside steps and stages, large type for a projector.
+
+Notes are the teacher's words as plain text, for the whole run, a step, a stage, or a stage of a step. In Python a step
+is an index into the trace, as ``show(step=)`` takes it; in a file of notes it is the number that the table shows.
+
+Does not: draw, or read a trace from disk.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from engine.errors import ConfigError
+from engine.fields import shown
+from lab.trace import Trace
+from lab.widgets.masks import expand
+from lab.widgets.places import integer, stage_index, step_index
+
+MAX_NOTES: Final = 1000
+MAX_CHARACTERS: Final = 4000  # of one note
+ANY: Final = "*"  # in a file of notes: every step
+_WANTED: Final = (
+    f"notes must be a text, or texts by step or (step, stage), at most {MAX_NOTES} of at most {MAX_CHARACTERS} "
+    "characters each"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What goes to the browser. mask: as ``masks.expand`` gives it. notes: by "step", "step/stage", "/stage" or ""."""
+
+    mask: Mapping[str, list[str]] = dataclasses.field(default_factory=dict[str, list[str]])
+    notes: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    large: bool = False
+
+
+NO_LESSON: Final = Lesson()
+
+
+def make_lesson(
+    number_of: Callable[[int], int], *, mask: object = None, notes: object = None, large: object = False
+) -> Lesson:
+    """Check what a teacher gave, and return it. number_of: from a step as the teacher names it to its number.
+
+    Raises: ConfigError, which names what is allowed; whatever ``number_of`` raises.
+    """
+    if not isinstance(large, bool):
+        message = f"large must be True or False, got {shown(large)}"
+        raise ConfigError(message)
+    return Lesson(mask=expand(mask), notes=encode_notes(notes, number_of), large=large)
+
+
+def step_numbers(trace: Trace, *, grows: bool = False) -> Callable[[int], int]:
+    """Return what turns an index into the trace's steps into a number; grows: later steps are to come."""
+
+    def number_of(step: int) -> int:
+        if grows and step >= len(trace.steps):
+            return step + (trace.steps[0].step if len(trace.steps) else 0)
+        return trace.steps[step_index(step, len(trace.steps))].step
+
+    return number_of
+
+
+def encode_notes(notes: object, number_of: Callable[[int], int]) -> dict[str, str]:
+    """Return notes by the keys of ``Lesson``. Raises: ConfigError."""
+    if notes is None:
+        return {}
+    given: Mapping[Any, Any] = cast("Any", notes) if isinstance(notes, Mapping) else {None: notes}
+    if len(given) > MAX_NOTES:
+        message = f"{_WANTED}, got {len(given)} notes"
+        raise ConfigError(message)
+    return {_key(place, number_of): _text(text) for place, text in given.items()}
+
+
+def _key(place: object, number_of: Callable[[int], int]) -> str:
+    """Return "step", "step/stage", "/stage" or ""."""
+    parts: list[Any] = list(cast("Any", place)) if isinstance(place, tuple) else [place]
+    if len(parts) not in (1, 2) or not (parts[0] is None or integer(parts[0]) is not None):
+        message = f"{_WANTED}, got a note at {shown(place)}"
+        raise ConfigError(message)
+    step, stage = [*parts, None][:2]
+    begin = "" if step is None else str(number_of(step))
+    return begin if stage is None else f"{begin}/{stage_index(stage)}"
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_CHARACTERS:
+        got = f"{len(text)} characters" if isinstance(text, str) else shown(text)
+        message = f"{_WANTED}, got {got}"
+        raise ConfigError(message)
+    return text.strip()
+
+
+def read_notes(file: str | Path) -> object:
+    """Return a file's notes as ``make_lesson`` takes them; a step is its number. Raises: ConfigError.
+
+    A ``.json`` file is an object of texts by "STEP", "STEP/STAGE", "*/STAGE" or "*"; any other file is one text.
+    """
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+        found: Any = json.loads(text) if path.suffix == ".json" else text
+    except (OSError, ValueError) as error:
+        message = f"cannot read notes from {path}: {error}"
+        raise ConfigError(message) from error
+    return {_place(key): one for key, one in found.items()} if isinstance(found, dict) else found
+
+
+def _place(key: str) -> tuple[int | None, str | int | None]:
+    step, _, stage = key.partition("/")
+    try:
+        number = None if step == ANY else int(step)
+    except ValueError as error:
+        message = f'a note in a file stands at "STEP", "STEP/STAGE", "*/STAGE" or "*", got {shown(key)}'
+        raise ConfigError(message) from error
+    if not stage:
+        return number, None
+    return number, int(stage) if stage.isdecimal() else stage
