@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 import torch
 
 from engine.config import EngineConfig
-from engine.cuda_graphs.buckets import resolve_buckets
+from engine.cuda_graphs.buckets import buckets_of
 from engine.device import DeviceSpec, free_memory
 from engine.errors import ConfigError
 from engine.fields import bytes_in_words, cut
@@ -38,9 +38,7 @@ class Part:
 def footprint(config: EngineConfig, model: ModelConfig, spec: DeviceSpec, *, num_blocks: int) -> tuple[Part, ...]:
     """List the parts. num_blocks: of the pool, those of the dummies included."""
     cache, limits = config.kv_cache, config.scheduler
-    buckets = resolve_buckets(
-        config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
-    )
+    buckets = buckets_of(config)
     rows, slots = limits.max_num_tokens, config.num_slots
     scored = min(rows, limits.max_batch_size * (1 + limits.draft_len)) + 1  # rows with logits
     block = _bytes_per_block(cache.tokens_per_block, model, spec)

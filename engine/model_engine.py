@@ -18,7 +18,7 @@ from engine.attention.interface import AttentionBackend, AttentionMetadata, Meta
 from engine.attention.native import NativeBackend
 from engine.attention.vanilla import VanillaBackend
 from engine.config import EngineConfig
-from engine.cuda_graphs.buckets import default_batch_sizes, resolve_buckets
+from engine.cuda_graphs.buckets import buckets_of, default_batch_sizes
 from engine.cuda_graphs.device_graph import make_graph_backend
 from engine.cuda_graphs.key import capture_keys
 from engine.cuda_graphs.prefill import PrefillGraphs
@@ -200,9 +200,7 @@ def build_decoder_engine(
     sampler = SamplerState.allocate(
         config.num_slots, model.vocab_size, spec, registry, max_draft_len=limits.draft_len, guess_len=config.guess_len
     )
-    buckets = resolve_buckets(
-        config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
-    )
+    buckets = buckets_of(config)
     make_metadata = _metadata_factory(config, spec, stream, storage)
     buffers = DecoderInputBuffers.allocate(
         max_num_tokens=limits.max_num_tokens,

@@ -13,7 +13,7 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
-from engine.config import CudaGraphConfig
+from engine.config import CudaGraphConfig, EngineConfig
 
 
 def default_batch_sizes(max_batch_size: int, *, padding: bool) -> tuple[int, ...]:
@@ -52,6 +52,14 @@ def resolve_buckets(config: CudaGraphConfig, *, max_batch_size: int, max_num_tok
         draft_len: resolve_batch_sizes(config, **limits, tokens_per_request=1 + draft_len)
         for draft_len in (0, *config.draft_lens)
     }
+
+
+def buckets_of(config: EngineConfig) -> dict[int, tuple[int, ...]]:
+    """List the buckets of an engine's whole configuration, by draft length."""
+    limits = config.scheduler
+    return resolve_buckets(
+        config.cuda_graph, max_batch_size=limits.max_batch_size, max_num_tokens=limits.max_num_tokens
+    )
 
 
 def _cut(sizes: Sequence[int], cap: int, *, padding: bool) -> tuple[int, ...]:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import CudaGraphConfig
+from engine.config import CudaGraphConfig, EngineConfig, SchedulerConfig
 from engine.cuda_graphs.buckets import (
     FindingKind,
     bucket_findings,
+    buckets_of,
     default_batch_sizes,
     resolve_batch_sizes,
     resolve_buckets,
@@ -245,3 +246,9 @@ def test_a_batch_of_verify_rows_fits_a_step_and_one_that_fits_has_a_graph_when_p
 
 def test_graphs_that_are_off_have_no_findings():
     assert bucket_findings(CudaGraphConfig(enabled=False, batch_sizes=(1,)), max_batch_size=8, max_num_tokens=9) == ()
+
+
+def test_the_buckets_of_a_configuration_are_those_of_its_own_limits():
+    scheduler = SchedulerConfig(max_batch_size=4, max_num_tokens=6, draft_len=2)
+    graphs = CudaGraphConfig(batch_sizes=(1, 2, 4), draft_lens=(2,))
+    assert buckets_of(EngineConfig(scheduler=scheduler, cuda_graph=graphs)) == {0: (1, 2, 4), 2: (1, 2)}
