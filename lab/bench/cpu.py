@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from engine.config import CudaGraphConfig, EngineConfig, SchedulerConfig
-from engine.errors import ModelError
+from engine.errors import ConfigError, ModelError
 from engine.llm import LLM
 from lab.bench.decode import decode_rate, prompt_ids, require_positive
 from lab.bench.reference import load_reference, require_transformers
@@ -49,8 +49,10 @@ def measure(bench: CpuBench) -> list[dict[str, Any]]:
 
     Raises: ConfigError for a count below 1 or without transformers; ModelError when the two disagree.
     """
-    require_positive(rounds=bench.rounds, prompt_len=bench.prompt_len, **{f"batch {b}": b for b in bench.batches})
-    require_positive(new_tokens_minus_one=bench.new_tokens - 1)
+    require_positive(rounds=bench.rounds, prompt_len=bench.prompt_len, batches=bench.batches)
+    if bench.new_tokens < 2:
+        message = f"new_tokens must be at least 2 (the first of each request is not timed), got {bench.new_tokens}"
+        raise ConfigError(message)
     require_transformers()
     batches = tuple(sorted(set(bench.batches)))
     config = EngineConfig(

@@ -15,11 +15,12 @@ def prompt_ids(batch: int, length: int, vocab_size: int) -> list[list[int]]:
     return [[(7 + 13 * row + 31 * at) % vocab_size for at in range(length)] for row in range(batch)]
 
 
-def require_positive(**counts: int) -> None:
-    """Raise ConfigError for a count below 1, by name."""
+def require_positive(**counts: int | tuple[int, ...]) -> None:
+    """Raise ConfigError for a count below 1, alone or in a tuple, by name; and for a tuple of none."""
     for name, value in counts.items():
-        if value < 1:
-            message = f"{name} must be at least 1, got {value}"
+        numbers = value if isinstance(value, tuple) else (value,)
+        if min(numbers, default=0) < 1:
+            message = f"{name} must be at least 1, got {', '.join(map(str, numbers)) or 'none'}"
             raise ConfigError(message)
 
 

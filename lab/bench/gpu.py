@@ -92,8 +92,7 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> Ite
 
 
 def _check(bench: GpuBench) -> None:
-    require_positive(rounds=bench.rounds, replays=bench.replays, prompt_len=bench.prompt_len)
-    require_positive(**{f"batch {batch}": batch for batch in bench.batches})
+    require_positive(rounds=bench.rounds, replays=bench.replays, prompt_len=bench.prompt_len, batches=bench.batches)
     for shape in bench.shapes:
         shape_config(shape)
     if bench.new_tokens < 3:

@@ -111,7 +111,7 @@ def measure(bench: HostBench, *, device: str = "auto", note: Note = print) -> It
     Raises: ConfigError for a count too small, an unknown shape, or a device that is not there.
     """
     spec = resolve_device(device, "auto")
-    require_positive(steps=bench.steps, prompt_len=bench.prompt_len, **{f"batch {n}": n for n in bench.batches})
+    require_positive(steps=bench.steps, prompt_len=bench.prompt_len, batches=bench.batches)
     shapes = bench.shapes or (GPU_SHAPES if spec.is_cuda else CPU_SHAPES)
     for shape in shapes:
         shape_config(shape)

@@ -58,8 +58,7 @@ def measure(bench: OverlapBench, *, device: str = "cuda", note: Note = print) ->
     Raises: ConfigError for a count too small, an unknown shape, or without CUDA.
     """
     spec = resolve_device(device, "auto")
-    require_positive(rounds=bench.rounds, replays=bench.replays, prompt_len=bench.prompt_len)
-    require_positive(**{f"batch {batch}": batch for batch in bench.batches})
+    require_positive(rounds=bench.rounds, replays=bench.replays, prompt_len=bench.prompt_len, batches=bench.batches)
     if bench.new_tokens < 8:
         message = f"new_tokens must be at least 8 (steps in the middle are timed), got {bench.new_tokens}"
         raise ConfigError(message)

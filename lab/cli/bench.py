@@ -11,6 +11,7 @@ from typing import Any, Final
 from lab.cli.trace import table
 
 _NO_GPU: Final = "needs a CUDA GPU"  # what the engine says of a device that is not there
+_ON_THE_TAPE: Final = "graphs are simulated by the CPU tape: a replay runs the same operations as an eager step"
 _REHEARSAL: Final = (
     "Without one there is nothing to measure; `stepscope bench gpu --device cpu --shapes tiny` rehearses on the tape"
 )
@@ -123,7 +124,9 @@ def run_cpu(arguments: argparse.Namespace) -> int:
         new_tokens=arguments.new_tokens,
         rounds=arguments.rounds,
     )
-    return _report(measure(settings), as_json=arguments.json)
+    rows = measure(settings)
+    _note(_ON_THE_TAPE)
+    return _report(rows, as_json=arguments.json)
 
 
 def run_gpu(arguments: argparse.Namespace) -> int:
@@ -193,7 +196,9 @@ def run_watch(arguments: argparse.Namespace) -> int:
     from lab.bench.watch import WatchBench, measure
 
     settings = WatchBench(model=arguments.model, batch=arguments.batch, steps=arguments.steps, rounds=arguments.rounds)
-    return _report(measure(settings), as_json=arguments.json)
+    rows = measure(settings)
+    _note(_ON_THE_TAPE)
+    return _report(rows, as_json=arguments.json)
 
 
 def _note(line: str) -> None:

@@ -87,7 +87,7 @@ def test_a_missing_peer_stops_the_bench_before_it_starts(monkeypatch):
     [
         (GpuBench(shapes=("gpt-2",)), r"a shape is one of tiny, smollm2-135m, llama-3\.1-8b, got 'gpt-2'"),
         (GpuBench(rounds=0), "rounds must be at least 1, got 0"),
-        (GpuBench(batches=(4, 0)), "batch 0 must be at least 1, got 0"),
+        (GpuBench(batches=(4, 0)), "batches must be at least 1, got 4, 0"),
         (GpuBench(new_tokens=2), "new_tokens must be at least 3"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_path_without_a_stage_has_no_time_and_no_share():
     ("bench", "message"),
     [
         (HostBench(steps=0), "steps must be at least 1, got 0"),
-        (HostBench(batches=(0,)), "batch 0 must be at least 1, got 0"),
+        (HostBench(batches=(0,)), "batches must be at least 1, got 0"),
         (HostBench(shapes=("gpt-2",)), "a shape is one of tiny"),
         (
             HostBench(prompt_len=1900),

@@ -14,7 +14,9 @@ def test_cpu_rows_come_as_a_list_or_as_a_table(monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(cpu, "measure", lambda settings: asked.append(settings) or CPU_ROWS)
     assert main(["bench", "cpu", "--json", "--batches", "1", "--rounds", "2"]) == 0
-    assert json.loads(capsys.readouterr().out) == CPU_ROWS
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == CPU_ROWS
+    assert printed.err == "graphs are simulated by the CPU tape: a replay runs the same operations as an eager step\n"
     assert (asked[0].batches, asked[0].rounds, asked[0].model) == ((1,), 2, "smollm2-135m")
     assert main(["bench", "cpu"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == list(CPU_ROWS[0])
