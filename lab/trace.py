@@ -46,21 +46,21 @@ TRACE_VERSION: Final = 1
 _HIDDEN_PARAMS: Final = ("stop", "stop_token_ids")  # redacted: they quote text
 
 
-def trace_target(path: str | os.PathLike[str]) -> Path:
+def trace_target(path: str | os.PathLike[str], *, what: str = "trace", example: str = "run.trace.json.gz") -> Path:
     """Return the file that ``save`` would write; a device, a folder or a missing folder is refused before any work.
 
-    Raises: TraceError.
+    what, example: for a file that holds something else, such as a page. Raises: TraceError.
     """
     try:
         target = Path(path).resolve()
         is_taken = target.exists() and not target.is_file()
         is_possible = bool(target.name) and target.parent.is_dir()
     except (OSError, TypeError, ValueError) as error:
-        message = f"a trace is written to a file, and {shown(path)} cannot name one: {cut(error)}"
+        message = f"a {what} is written to a file, and {shown(path)} cannot name one: {cut(error)}"
         raise TraceError(message) from error
     if is_taken or not is_possible:
         why = "exists and is no regular file" if is_taken else "is no file in an existing folder"
-        message = f"cannot write the trace {shown(str(path))}: it {why}; name a file such as run.trace.json.gz"
+        message = f"cannot write the {what} {shown(str(path))}: it {why}; name a file such as {example}"
         raise TraceError(message)
     return target
 

@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import io
 import os
-import re
 import select
 import signal
 import sys
@@ -36,15 +35,10 @@ from lab.cli import (
     sync_nbgrader,
     trace,
 )
+from lab.cli.wording import in_options
 
 ERROR: Final = 2
 INTERRUPTED: Final = 130
-_OPTIONS: Final = {
-    r"device='([a-z]+)'": r"--device \1",
-    r"counterfactual\(trace, i, model=\.\.\.\)": "--model",
-    r"attach\(llm\) or Session": "`stepscope trace record`",
-    r"without redact\b": "without --redact",
-}
 
 _CLASSROOM: Final = (release, grade, report, sync_nbgrader)
 _COMMANDS: Final = (run, models, trace, lab, check, faults, plan_buckets, bench, doctor, *_CLASSROOM)
@@ -97,7 +91,7 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
         return arguments.status
     except StepscopeError as error:
-        _complain(f"error: {_worded(error)}")
+        _complain(f"error: {in_options(str(error), arguments)}")
         return ERROR
     except KeyboardInterrupt:
         if argv is None:  # a second Ctrl-C would only make what Python tidies at exit print tracebacks
@@ -134,14 +128,6 @@ def _flush() -> None:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _worded(error: StepscopeError) -> str:
-    """Return the error in one line, with the Python calls that a hint names written as options."""
-    text = " ".join(str(error).split())
-    for call, option in _OPTIONS.items():
-        text = re.sub(call, option, text)
-    return text
 
 
 def _settle_streams() -> None:

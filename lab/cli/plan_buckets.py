@@ -50,7 +50,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
     from lab.advice.advise import RULES, advise
     from lab.trace import trace_target
 
-    target = None if arguments.html is None else trace_target(arguments.html)  # before the work, not after it
+    html = arguments.html  # its place is looked at before the work, not after it
+    target = None if html is None else trace_target(html, what="page", example="buckets.html")
     settings, price = _priced(arguments)
     sizes = _sizes(arguments, settings)
     wanted: Kind = "prefill" if arguments.prefill else "decode"

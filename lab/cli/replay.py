@@ -114,7 +114,8 @@ def run_replay(arguments: argparse.Namespace) -> int:
     """Serve, then print the totals, or all tables. An interrupt prints what there is."""
     from lab.trace import trace_target
 
-    target = None if arguments.html is None else trace_target(arguments.html)  # before the work, not after it
+    html = arguments.html  # its place is looked at before the work, not after it
+    target = None if html is None else trace_target(html, what="page", example="replay.html")
     settings = settings_of(arguments)
     trace = read(arguments, settings)
     found = serve(settings, trace)

@@ -65,10 +65,13 @@ def add_parser(commands: Any) -> None:
 def record_trace(arguments: argparse.Namespace) -> int:
     """Run the prompts to their end and save the trace."""
     from engine.config import EngineConfig, SamplingParams, SchedulerConfig
+    from engine.errors import ConfigError
+    from engine.fields import integer
     from lab.session import Session
     from lab.trace import trace_target
 
     trace_target(arguments.out)  # before the work, not after it
+    integer("--stagger", arguments.stagger, refusal=ConfigError, low=0)
     params = SamplingParams(max_tokens=arguments.max_tokens)
     rows = max(512, arguments.max_batch_size)
     scheduler = SchedulerConfig(max_batch_size=arguments.max_batch_size, max_num_tokens=rows)

@@ -4,12 +4,15 @@ Does not: make either (``lab/export`` and ``lab/perfetto.py`` do).
 """
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lab.cli.step_number import place_of
 
 if TYPE_CHECKING:
     from lab.trace import Trace
+
+
+_MADE: Final = {"html": ("page", "run.html"), "perfetto": ("timeline", "run.json")}
 
 
 def add_action(actions: Any) -> None:
@@ -43,7 +46,11 @@ def export_trace(arguments: argparse.Namespace) -> int:
     if arguments.html is None and arguments.perfetto is None:
         message = "say what to write: --html OUT for a page that steps, --perfetto OUT for a timeline, or both"
         raise ConfigError(message)
-    targets = {way: trace_target(out) for way in ("html", "perfetto") if (out := getattr(arguments, way)) is not None}
+    targets = {
+        way: trace_target(out, what=what, example=example)
+        for way, (what, example) in _MADE.items()
+        if (out := getattr(arguments, way)) is not None
+    }
     trace = Trace.load(arguments.file)
     trace = trace.redact() if arguments.redact else trace
     if "html" in targets:

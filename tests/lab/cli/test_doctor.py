@@ -129,9 +129,9 @@ def test_draft_lengths_are_examined_too(capsys):
     ("options", "words"),
     [
         (["--batch-sizes", "1,two"], "--batch-sizes must be numbers with commas between them, such as 1,2,4"),
-        (["--batch-sizes", "4,1"], "CudaGraphConfig.batch_sizes must be ascending without duplicates"),
-        (["--max-batch-size", "0"], "SchedulerConfig.max_batch_size must be an integer"),
-        (["--max-num-tokens", "4"], "max_num_tokens must be at least max_batch_size"),
+        (["--batch-sizes", "4,1"], "--batch-sizes must be ascending without duplicates"),
+        (["--max-batch-size", "0"], "--max-batch-size must be an integer"),
+        (["--max-num-tokens", "4"], "--max-num-tokens must be at least --max-batch-size"),
     ],
 )
 def test_numbers_that_make_no_configuration_are_one_line(options, words, capsys):

@@ -52,7 +52,7 @@ def test_a_page_is_written_beside_the_tables(trace_file, tmp_path, capsys):
 def test_a_page_that_cannot_be_written_is_refused_before_the_work(trace_file, tmp_path, capsys):
     assert main(["trace", "replay", trace_file, "--html", str(tmp_path / "none" / "x.html")]) == 2
     captured = capsys.readouterr()
-    assert "cannot write the trace" in captured.err
+    assert "cannot write the page" in captured.err
     assert "cost model" not in captured.err
 
 
@@ -69,9 +69,9 @@ def test_refused_requests_are_named_and_counted(trace_file, capsys):
     ("options", "message"),
     [
         (["--cost", "x=1"], "a cost must be NAME=MICROSECONDS"),
-        (["--speed", "0"], "speed must be a finite number in (0, 1e+06]"),
-        (["--max-num-tokens", "10"], "SchedulerConfig.max_num_tokens must be at least max_batch_size"),
-        (["--buckets", "4,2"], "CudaGraphConfig.batch_sizes must be ascending"),
+        (["--speed", "0"], "--speed must be a finite number in (0, 1e+06]"),
+        (["--max-num-tokens", "10"], "--max-num-tokens must be at least --max-batch-size"),
+        (["--buckets", "4,2"], "--buckets must be ascending"),
     ],
 )
 def test_a_wrong_option_is_one_line_on_stderr(trace_file, capsys, options, message):

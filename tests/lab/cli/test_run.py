@@ -55,11 +55,11 @@ def test_chat_puts_the_prompt_into_the_models_template(capsys):
     ("arguments", "message"),
     [
         (["hi", "--model", "tinny"], "did you mean 'tiny'"),
-        (["hi", "--model", "tiny", "--max-tokens", "0"], "max_tokens must be an integer of at least 1, got 0"),
+        (["hi", "--model", "tiny", "--max-tokens", "0"], "--max-tokens must be an integer of at least 1, got 0"),
         (["hi", "--model", "tiny", "--temperature", "nan"], "temperature"),
         (["", "--model", "tiny"], "at least one token"),
         (["caf\udce9", "--model", "tiny"], "the prompt must be UTF-8 text, got the byte 0xe9 at character 3"),
-        (["hi", "--model", "tiny", "--seed", "-1"], "SamplingParams.seed must be an integer from 0 to"),
+        (["hi", "--model", "tiny", "--seed", "-1"], "--seed must be an integer from 0 to"),
         (["hi", "--model", "tiny", "--device", "tpu"], "tpu"),
     ],
 )
