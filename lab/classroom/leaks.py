@@ -1,7 +1,7 @@
 """The leak gate: looks through a bundle for what students must not get, and names each find.
 
 A file of answers; a function, anywhere in the bundle (a notebook's cell, the engine itself), that does what a solution
-does; a hidden check; a seed; an output left in a notebook.
+does; a hidden check; a seed; an output left in a notebook (but a walkthrough's, which is published with its outputs).
 
 Does not: repair anything. A bundle with a find is not released.
 """
@@ -18,6 +18,7 @@ from lab.classroom.syntax import TRIVIAL, fingerprint, for_rule, functions, hidd
 from lab.exercises.catalogue import ROOT, exercise_names, load
 
 KINDS: Final = ("solution", "right", "wrong")
+_WALKTHROUGHS: Final = "walkthroughs"
 _ANSWER_FILES: Final = frozenset(f"{kind}.py" for kind in KINDS)
 
 
@@ -84,6 +85,8 @@ def leaks(bundle: Path, folder: Path, secrets: Mapping[str, str] | None = None) 
         found += [Leak(where, what) for what, secret in (secrets or {}).items() if secret in text]
         for part, source in _sources(path, text):
             if part and source is None:
+                if path.parent.name == _WALKTHROUGHS:
+                    continue
                 found.append(Leak(f"{where}, {part}", "an output"))
             else:
                 found += _in_source(f"{where}, {part}" if part else where, source or "", marks)

@@ -3,7 +3,7 @@
 Each exercise becomes the automatic score of its check cell. Students, the assignment and cells that nbgrader does not
 know yet are made. The open question stays for a person to mark in nbgrader's own pages.
 
-Does not: run nbgrader's grading, or need nbgrader for anything else (``pip install 'stepscope[classroom]'``).
+Does not: run nbgrader's grading, or need nbgrader for anything else (the extra ``classroom``).
 """
 
 import warnings
@@ -13,7 +13,7 @@ from engine.errors import ExerciseError
 from lab.exercises.catalogue import problem_set
 
 CHECK: Final = "-check"
-_MISSING: Final = "sync-nbgrader needs nbgrader; install it with `pip install 'stepscope[classroom]'`"
+_MISSING: Final = "sync-nbgrader needs nbgrader; in the checkout, `.venv/bin/pip install -e '.[classroom]'` brings it"
 
 
 def sync(book: dict[str, Any], database: str) -> int:

@@ -100,7 +100,7 @@ def _write(notebook: Any, path: Path) -> Path:
 
 
 def _copy_project(target: Path) -> None:
-    """Copy the source, without hidden checks and caches."""
+    """Copy the source, without hidden checks and caches, and the learners' walkthroughs."""
     target.mkdir()
     skipped = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", *("solution.py", "right.py", "wrong.py"))
     for name in _COPIED:
@@ -109,6 +109,9 @@ def _copy_project(target: Path) -> None:
             shutil.copytree(source, target / name, ignore=skipped)
         elif source.is_file():
             shutil.copy(source, target / name)
+    (target / "walkthroughs").mkdir()
+    for path in sorted((_PROJECT / "walkthroughs").glob("[0-9]*.ipynb")):  # the teacher's has no number
+        shutil.copy(path, target / "walkthroughs" / path.name)
     for path in (target / "lab" / "exercises").glob("ex*/properties.py"):
         path.write_text(without_hidden(path.read_text(encoding="utf-8")), encoding="utf-8")
 

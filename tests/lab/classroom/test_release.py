@@ -41,6 +41,9 @@ def test_a_bundle_has_notebook_readme_and_source_and_no_answers(bundle):
     assert (bundle / "stepscope/pyproject.toml").is_file()
     assert not list(bundle.rglob("solution.py"))
     assert not (bundle / "stepscope/tests").exists()
+    numbers = {path.name[:2] for path in (bundle / "stepscope/walkthroughs").iterdir()}
+    assert {load(name).meta.places.walkthrough for name in exercise_names()} <= numbers
+    assert not (bundle / "stepscope/walkthroughs/run_a_class.ipynb").exists()
 
 
 def test_a_bundle_knows_the_versions_of_its_course_and_a_course_of_variants_leaves_them_to_notebooks(bundle, tmp_path):

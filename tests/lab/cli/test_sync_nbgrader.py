@@ -25,4 +25,4 @@ def test_without_nbgrader_it_says_what_to_install(tmp_path, monkeypatch, capsys)
     monkeypatch.setitem(sys.modules, "nbgrader", None)
     monkeypatch.setitem(sys.modules, "nbgrader.api", None)
     assert main(["sync-nbgrader", str(tmp_path)]) == 2
-    assert "pip install 'stepscope[classroom]'" in capsys.readouterr().err
+    assert "pip install -e '.[classroom]'" in capsys.readouterr().err
