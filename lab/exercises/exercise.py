@@ -165,6 +165,11 @@ class Exercise:
         """Whether an answer can be plugged into the engine."""
         return (self.folder / "adapter.py").is_file()
 
+    @property
+    def has_scene(self) -> bool:
+        """Whether the engine's own steps on a case can be shown, where an answer has no place in it."""
+        return (self.folder / "scene.py").is_file()
+
     def spec(self, rule_id: str) -> str:
         """Return the task in Markdown, with the version of the rule written out and where to read about it."""
         text = (self.folder / "spec.md").read_text(encoding="utf-8")

@@ -36,16 +36,22 @@ def plug(name: str, function: Callable[..., Any], *, rule: str | None = None) ->
 def open_case(exercise: Exercise, function: Callable[..., Any] | None, case: Case | None, *, rule: str) -> object:
     """Run the case on a tiny engine that decides as the function does, and show its steps.
 
-    What the engine or its guards make of a wrong decision is shown beside the steps before it. Raises: ExerciseError.
+    What the engine or its guards make of a wrong decision is shown beside the steps before it. A function that has no
+    place in the engine is not asked: the steps are then the engine's own. Raises: ExerciseError.
     """
-    adapter = _adapter(exercise)
-    if function is None:
+    stage = _stage(exercise)
+    if exercise.has_adapter and function is None:
         message = "a report of a file has no function to plug in; check the function in a notebook cell, then open()"
         raise ExerciseError(message)
-    workload: Workload = adapter.workload(case)
+    workload: Workload = stage.workload(case)
     llm_class: Any = engine_module().LLM
     session_class: Any = importlib.import_module(_SESSION).Session
-    with llm_class("tiny", workload.config, decisions=adapter.decisions(function, rule)) as llm:
+    decisions = stage.decisions(function, rule) if exercise.has_adapter else Decisions()
+    if not exercise.has_adapter:
+        sys.stdout.write(
+            f"{exercise.meta.entry} has no place of its own in the engine; these are the engine's steps.\n"
+        )
+    with llm_class("tiny", workload.config, decisions=decisions) as llm:
         session = session_class(llm, prompts=list(workload.prompts), params=workload.params)
         failure = _run(session)
         trace = session.trace
@@ -79,6 +85,13 @@ def _run(session: Any) -> str | None:
         return f"{type(error).__name__}: {error}".strip()
     errors = [str(output.error) for output in session.outputs if output.error]
     return errors[0] if errors else None
+
+
+def _stage(exercise: Exercise) -> Any:
+    """Return the exercise's adapter, or its scene. Raises: ExerciseError."""
+    if exercise.has_adapter or not exercise.has_scene:
+        return _adapter(exercise)
+    return importlib.import_module(f"lab.exercises.{exercise.folder.name}.scene")
 
 
 def _adapter(exercise: Exercise) -> Any:

@@ -45,7 +45,7 @@ class Report:
     def open(self, case: Case | None = None) -> object:
         """Show the counterexample (or the case) in the stepper, on an engine that decides as this function does.
 
-        Raises: ExerciseError when the exercise has no adapter to the engine.
+        Where the function has no place in the engine, the engine decides. Raises: ExerciseError where no step shows it.
         """
         from lab.exercises.plugging import open_case
 
@@ -112,8 +112,10 @@ def _closing(report: Report) -> list[str]:
     exercise = report.exercise
     out: list[str] = []
     if not report.passed:
-        if exercise.has_adapter and report.first_failure is not None:
+        if report.first_failure is not None and exercise.has_adapter:
             out.append("See it happen in the stepper: the report's open(), in a notebook.")
+        elif report.first_failure is not None and exercise.has_scene:
+            out.append("See the engine's own steps on such a case: the report's open(), in a notebook.")
         out.append(
             f"A hint: stepscope check {exercise.id} --hint 1, or hint({exercise.id!r}) in a cell (three levels)."
         )

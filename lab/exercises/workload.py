@@ -15,10 +15,10 @@ _LONGEST_PROMPT: Final = 40
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """A configuration, prompts with their arrival steps, and one set of sampling parameters."""
+    """A configuration, prompts with their arrival steps, and the sampling parameters of those without their own."""
 
     config: EngineConfig
-    prompts: tuple[tuple[int, list[int]], ...]
+    prompts: tuple[tuple[int, list[int]] | tuple[int, list[int], SamplingParams], ...]
     params: SamplingParams
 
 

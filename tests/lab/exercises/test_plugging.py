@@ -1,5 +1,7 @@
 """A learner's function decides in a live engine."""
 
+import importlib
+
 import pytest
 
 from engine.errors import ExerciseError
@@ -7,8 +9,10 @@ from lab.exercises import check, plug, plugging
 from lab.exercises.catalogue import exercise_names, load
 from lab.exercises.child import load_answer
 from lab.exercises.plugging import open_case
+from lab.exercises.workload import MOST_REQUESTS
 from tests.exercises.answers import answers
 
+STAGED = [name for name in exercise_names() if load(name).has_scene]
 ADAPTED = [name for name in exercise_names() if load(name).has_adapter]
 
 
@@ -56,6 +60,29 @@ def test_a_right_answer_serves_every_request_of_its_workload(name, monkeypatch, 
     assert "replay" in out
 
 
+@pytest.mark.parametrize("name", STAGED)
+def test_where_a_function_has_no_place_the_engines_own_steps_are_shown(name, monkeypatch, capsys):
+    monkeypatch.setenv("LAB_STATIC", "1")
+    exercise = load(name)
+    report = check(name, load_answer(exercise.starter, exercise.meta.entry))
+    assert "See the engine's own steps on such a case" in str(report)
+    report.open()
+    out = capsys.readouterr().out
+    assert "has no place of its own in the engine" in out
+    assert "a step failed" not in out
+    assert "Step 0" in out
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_every_visible_case_makes_a_workload_that_the_engine_takes(name):
+    exercise = load(name)
+    scene = importlib.import_module(f"lab.exercises.{exercise.folder.name}.scene")
+    for case in (None, *exercise.visible["cases"], *(example.case for example in exercise.checks.examples)):
+        found = scene.workload(case)
+        assert 1 <= len(found.prompts) <= found.config.scheduler.max_batch_size * MOST_REQUESTS
+        assert all(len(prompt[1]) < found.config.max_seq_len for prompt in found.prompts)
+
+
 def test_without_the_engines_libraries_the_message_says_what_to_install(monkeypatch):
     report = check("ex16", _right, rule="b")
     monkeypatch.setattr(plugging, "_LLM", "engine.no_such_module")
@@ -66,7 +93,7 @@ def test_without_the_engines_libraries_the_message_says_what_to_install(monkeypa
 def test_what_cannot_be_plugged_in_is_said():
     with pytest.raises(ExerciseError, match="has no function to plug in"):
         open_case(load("ex16"), None, None, rule="a")
-    without = next((name for name in exercise_names() if name not in ADAPTED), None)
-    if without is not None:
-        with pytest.raises(ExerciseError, match="cannot be plugged into the engine"):
-            plug(without, _right)
+    with pytest.raises(ExerciseError, match="ex01 cannot be plugged into the engine"):
+        plug("ex01", _right)
+    with pytest.raises(ExerciseError, match="ex17 cannot be plugged into the engine"):
+        check("ex17", lambda **_: None).open()
