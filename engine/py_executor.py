@@ -223,7 +223,11 @@ class PyExecutor:
         """Ask the two schedulers."""
         queue, kv_cache = self._queue, self._resources.kv_cache
         admitted = self._schedulers.capacity.schedule(
-            queue.running, queue.waiting_now, kv_cache, max_batch_size=self._engine.get_max_num_sequences()
+            queue.running,
+            queue.waiting_now,
+            kv_cache,
+            max_batch_size=self._engine.get_max_num_sequences(),
+            lacking=self._life.lacking,
         )
         return self._schedulers.micro_batch.schedule(
             admitted.fitting,
@@ -232,6 +236,7 @@ class PyExecutor:
             paused=admitted.paused,
             reusable=kv_cache.reusable_tokens,
             can_draft=admitted.can_draft,
+            lay_out=self._life.lay_out_rows,
         )
 
     def _launch(self, scheduled: ScheduledRequests | None, batch: DecodeBatch | None) -> bool:
@@ -274,13 +279,14 @@ class PyExecutor:
             if batch is not None:
                 spans = batch.spans_to_grow()
                 record = batch.launch(self._resources.kv_cache.num_free_blocks)
-                step = OpenStep(number, record, dataclasses.replace(record, generation_requests=spans), batch)
+                to_reserve = dataclasses.replace(record, generation_requests=spans)
+                step = OpenStep(number, record, to_reserve, batch.rows, is_repeated=True)
             else:
                 assert scheduled is not None
                 if not scheduled.num_requests:
                     self._life.end_a_standstill(scheduled)
                     return None
-                step = OpenStep(number, scheduled, scheduled)
+                step = self._life.open(number, scheduled)
             self._open.append(step)
         return step
 

@@ -10,6 +10,8 @@ Does not: schedule, own tensors, run the copies, or know the model. Source: Tens
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from engine.kv_cache.copies import BlockCopy
 from engine.kv_cache.manager import KVCacheManager
 from engine.kv_cache.seq_slots import SeqSlotManager
@@ -57,6 +59,8 @@ class ResourceManager:
         """Hold the managers; both start empty."""
         self.kv_cache = kv_cache
         self.seq_slots = seq_slots
+        self._reserved = np.zeros(seq_slots.num_slots, dtype=np.int64)
+        self._reserved_version = -1  # of the tables that it was counted from; none of them yet
 
     def claim(self, scheduled: ScheduledRequests) -> Claim:
         """Give each context without a slot one, and each that owns nothing the blocks that its prompt matches.
@@ -116,6 +120,19 @@ class ResourceManager:
             self.seq_slots.release(request_id)
         self.kv_cache.distrust(granted.block_copies)
 
+    def reserved_tokens(self) -> np.ndarray:
+        """Count the tokens that fit into the blocks of the request of each slot; only changed tables are looked at.
+
+        Shapes: [slots] int64. Valid: for slots whose request owns blocks, until the next change.
+        """
+        kv_cache, slots = self.kv_cache, self.seq_slots
+        changed = None if self._reserved_version < 0 else kv_cache.changed_since(self._reserved_version)
+        for request_id in slots.holders if changed is None else changed:
+            if slots.has(request_id):
+                self._reserved[slots.slot_of(request_id)] = kv_cache.num_reserved_tokens(request_id)
+        self._reserved_version = kv_cache.table_version
+        return self._reserved
+
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Declare keys and values of a request's first tokens final: its full blocks may be matched from now on."""
         self.kv_cache.commit(request_id, num_tokens)
@@ -133,12 +150,17 @@ class ResourceManager:
         for span in spans:
             if not self.seq_slots.has(span.request_id):
                 slot = self.seq_slots.assign(span.request_id)
+                self._reserved[slot] = self.kv_cache.num_reserved_tokens(span.request_id)
                 slots.append((span.request_id, slot))
 
     def check(self) -> None:
         """Recompute every manager's invariant from scratch."""
         self.kv_cache.check()
         self.seq_slots.check()
+        reserved = self.reserved_tokens()
+        for request_id in self.kv_cache.live_request_ids & self.seq_slots.holders:
+            counted = int(reserved[self.seq_slots.slot_of(request_id)])
+            assert counted == self.kv_cache.num_reserved_tokens(request_id), f"request {request_id} has other blocks"
 
 
 def _lengths(spans: Sequence[Span]) -> list[tuple[int, int]]:

@@ -9,8 +9,10 @@ Does not: decide who runs (``scheduler/``) or own blocks (``kv_cache/``).
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, overload
+
+import numpy as np
 
 from engine.llm_request import LlmRequest
 from engine.reasons import DeferralReason
@@ -25,7 +27,7 @@ class RowKind(enum.StrEnum):
     PADDING = "P"
 
 
-# Short cuts for ``generation_span``, which runs once a request and step.
+# Short cuts for spans that are made by the hundred.
 _GENERATION: Final = RowKind.GENERATION
 _new_tuple: Final = tuple.__new__
 
@@ -84,19 +86,19 @@ def verify_span(request: LlmRequest, draft_len: int) -> Span:
     return Span(request, RowKind.EXTEND, request.num_tokens - 1 + request.num_in_flight, rows, rows, 1, drafts)
 
 
-class SteadySpans(Sequence[Span]):
-    """The generation spans of a batch that repeats, made when somebody looks: most steps nobody does.
+class GenerationSpans(Sequence[Span]):
+    """The generation spans of a step, made when somebody looks, and then once: most steps nobody does.
 
-    They are those of an earlier step, whose starts are given, each moved on by ``advance`` tokens.
+    Shapes: starts [rows] int64, the positions of the rows.
     """
 
-    __slots__ = ("_advance", "_starts", "requests")
+    __slots__ = ("_made", "requests", "starts")
 
-    def __init__(self, requests: tuple[LlmRequest, ...], starts: tuple[int, ...], advance: int) -> None:
-        """Hold the batch; what the requests do later changes nothing here."""
+    def __init__(self, requests: tuple[LlmRequest, ...], starts: np.ndarray) -> None:
+        """Hold the rows; what the requests do later changes nothing here."""
         self.requests = requests
-        self._starts = starts
-        self._advance = advance
+        self.starts = starts
+        self._made: tuple[Span, ...] | None = None
 
     @overload
     def __getitem__(self, index: int) -> Span: ...
@@ -108,7 +110,14 @@ class SteadySpans(Sequence[Span]):
         """Make one span, or some."""
         if isinstance(index, slice):
             return tuple([self[at] for at in range(*index.indices(len(self)))])
-        return Span(self.requests[index], _GENERATION, self._starts[index] + self._advance, 1, 1)
+        return Span(self.requests[index], _GENERATION, int(self.starts[index]), 1, 1)
+
+    def __iter__(self) -> Iterator[Span]:
+        """Make all spans; the second reader finds those of the first."""
+        if self._made is None:
+            rows, make = zip(self.requests, self.starts.tolist(), strict=True), _new_tuple
+            self._made = tuple([make(Span, (request, _GENERATION, start, 1, 1, 1, ())) for request, start in rows])
+        return iter(self._made)
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -121,6 +130,16 @@ class SteadySpans(Sequence[Span]):
     def __hash__(self) -> int:
         """Hash as the tuple."""
         return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Show the spans."""
+        return repr(tuple(self))
+
+
+def generation_spans(requests: Sequence[LlmRequest]) -> GenerationSpans:
+    """Lay out one decode row for each request, as ``generation_span`` does."""
+    starts = [len(r.spec.prompt_token_ids) + len(r.generated) + r.num_in_flight - 1 for r in requests]
+    return GenerationSpans(tuple(requests), np.array(starts, dtype=np.int64))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -169,7 +188,7 @@ class ScheduledRequests:
     def generating(self) -> tuple[LlmRequest, ...]:
         """The requests of the generation rows, in row order; the same tuple while a batch repeats."""
         rows = self.generation_requests
-        return rows.requests if isinstance(rows, SteadySpans) else tuple([span.request for span in rows])
+        return rows.requests if isinstance(rows, GenerationSpans) else tuple([span.request for span in rows])
 
     @property
     def sampled_requests(self) -> tuple[LlmRequest, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from engine.executor.decode_batch import DecodeBatch
+from engine.executor.decode_rows import DecodeRows
 from engine.executor.live import LiveRequest, LogProbs
 from engine.executor.records import PendingSamples, SampledTokens
 from engine.llm_request import LlmRequest, RequestState
@@ -24,14 +24,15 @@ from engine.scheduled import ScheduledRequests
 class OpenStep:
     """A step between its reservation and its commit.
 
-    to_reserve: the spans that may need blocks. batch: the repeating batch it is a step of. reservation, samples: None
-    until the step got there.
+    to_reserve: the spans that may need blocks. rows: its plain decode rows, of requests that have not ended since.
+    is_repeated: the schedulers were not asked. reservation, samples: None until the step got there.
     """
 
     number: int
     scheduled: ScheduledRequests
     to_reserve: ScheduledRequests
-    batch: DecodeBatch | None = None
+    rows: DecodeRows | None = None
+    is_repeated: bool = False
     reservation: Reservation | None = None
     samples: PendingSamples | None = None
     is_launched: bool = False
@@ -52,15 +53,11 @@ def advance(step: OpenStep) -> None:
         span.request.context_current_position = span.end
         if span.num_logit_rows:
             _expect_token(span.request)
-    if step.batch is None:
+    if step.rows is not None:
+        step.rows.expect_tokens()
+    else:
         for request in step.scheduled.generating:
             _expect_token(request, step.scheduled.draft_len)
-    elif step.batch.can_repeat:
-        for request in step.batch.requests:
-            request.num_in_flight += 1
-    else:
-        for request in step.batch.requests:
-            _expect_token(request)
     step.is_launched = True
 
 
@@ -88,18 +85,10 @@ def undo(step: OpenStep, live: Mapping[int, LiveRequest]) -> Reservation:
     return dataclasses.replace(reservation, new_blocks=blocks)
 
 
-def take_samples(
-    step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest], *, is_watched: bool = True
-) -> CommitLog:
-    """Give every request of the step its tokens. Shapes: tokens [1 + K, A], by slot.
-
-    is_watched: somebody wants to know what text each token adds; otherwise most tokens are only appended.
-    """
+def take_samples(step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest]) -> CommitLog:
+    """Give every request of the step its tokens, and look at each. Shapes: tokens [1 + K, A], by slot."""
     assert step.samples is not None
     log, logprobs, accepted = CommitLog(), logprobs_by_request(step), step.samples.num_accepted()
-    if not is_watched and not step.scheduled.draft_len:
-        _take_single_tokens(step, tokens[0].tolist(), live, log, logprobs)
-        return log
     for request, draft_len in sampled_rows(step):
         owner = live.get(request.request_id)
         if owner is not None and owner.request is request:  # else it ended in the step before, and this is its waste
@@ -111,6 +100,33 @@ def take_samples(
     return log
 
 
+def take_unwatched(
+    step: OpenStep, tokens: np.ndarray, live: Mapping[int, LiveRequest], eos_table: np.ndarray
+) -> CommitLog:
+    """Give every request one token, with a closer look only where it may matter: nobody asks for its text.
+
+    For steps without drafts. Shapes: tokens [1, A], by slot; eos_table [V] bool.
+    """
+    by_slot, looked_at = tokens[0], list[tuple[LiveRequest, int]]()
+    for span in step.scheduled.context_requests:
+        owner = live.get(span.request_id) if span.num_logit_rows else None
+        if owner is not None and owner.request is span.request:
+            span.request.num_in_flight -= 1
+            token = int(by_slot[span.request.py_seq_slot])
+            if owner.takes_blindly(token):
+                span.request.generated.append(token)
+            else:
+                looked_at.append((owner, token))
+    if step.rows is not None:
+        requests, row_tokens = step.rows.requests, by_slot[step.rows.slots]
+        for row in step.rows.take(row_tokens, eos_table):
+            looked_at.append((live[requests[row].request_id], int(row_tokens[row])))
+    log, logprobs = CommitLog(), logprobs_by_request(step) if looked_at else {}
+    for owner, token in looked_at:
+        take_row(owner, [token], log, logprobs.get(owner.request.request_id, ()))
+    return log
+
+
 def logprobs_by_request(step: OpenStep) -> dict[int, list[LogProbs]]:
     """Read the log-probabilities of a step, once for all its requests: each read asks the device."""
     assert step.samples is not None
@@ -118,27 +134,6 @@ def logprobs_by_request(step: OpenStep) -> dict[int, list[LogProbs]]:
     for request_id, values in step.samples.logprobs():
         found.setdefault(request_id, []).append(values)
     return found
-
-
-def _take_single_tokens(
-    step: OpenStep,
-    by_slot: list[int],
-    live: Mapping[int, LiveRequest],
-    log: CommitLog,
-    logprobs: Mapping[int, list[LogProbs]],
-) -> None:
-    """Give every request one token, with a closer look only where it may matter."""
-    for request in step.scheduled.sampled_requests:
-        owner = live.get(request.spec.request_id)
-        if owner is None or owner.request is not request:
-            continue  # as above
-        assert request.py_seq_slot is not None
-        request.num_in_flight -= 1
-        token = by_slot[request.py_seq_slot]
-        if owner.takes_blindly(token):
-            request.generated.append(token)
-        else:
-            take_row(owner, [token], log, logprobs.get(request.request_id, ()))
 
 
 def _settle_drafts(request: LlmRequest) -> None:

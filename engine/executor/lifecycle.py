@@ -6,11 +6,12 @@ outbox. Everything that changes more than one of them runs with Ctrl-C held back
 Does not: decide, run the model, or report stages (``py_executor.py``).
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine.executor.commit import CommitLog, OpenStep, logprobs_by_request, take_row, take_samples, undo
+from engine.executor.commit import CommitLog, OpenStep, take_samples, take_unwatched, undo
 from engine.executor.live import LiveRequest, RequestQueue
 from engine.executor.records import FinishedRequest, StepCommit
 from engine.executor.repeat import Repetition
@@ -18,7 +19,7 @@ from engine.executor.samples import SampleSource
 from engine.interrupts import uninterrupted
 from engine.llm_request import LlmRequest, RequestState
 from engine.resources import BlockCopy, Reservation, ResourceManager
-from engine.scheduled import ScheduledRequests
+from engine.scheduled import GenerationSpans, ScheduledRequests
 
 Refit = Callable[[ScheduledRequests], ScheduledRequests]
 RunCopies = Callable[[tuple[BlockCopy, ...]], None]
@@ -47,6 +48,27 @@ class Lifecycle:
         self._resources, self._samples = resources, samples
         self._refit, self._copy = refit, copy
 
+    def lacking(self) -> Sequence[LlmRequest] | None:
+        """Name the generations without room for their next token; None where each has to be asked."""
+        rows = self.repetition.stand(self.queue)
+        if rows is None:
+            return None
+        return [rows.requests[row] for row in rows.lacking(self._resources.reserved_tokens())]
+
+    def lay_out_rows(self, requests: Sequence[LlmRequest]) -> GenerationSpans:
+        """Lay out decode rows, as ``generation_spans`` would, from those of the step before."""
+        rows = self.repetition.rows_of(tuple(requests), self.queue.live)
+        return GenerationSpans(rows.requests, rows.starts)
+
+    def open(self, number: int, scheduled: ScheduledRequests) -> OpenStep:
+        """Open a scheduled step; of its plain decode rows only those without room for their token may need blocks."""
+        requests, spans = scheduled.generating, scheduled.generation_requests
+        if not requests or scheduled.draft_len:
+            return OpenStep(number, scheduled, scheduled)
+        rows = self.repetition.rows_of(requests, self.queue.live)
+        lacking = tuple([spans[row] for row in rows.lacking(self._resources.reserved_tokens())])
+        return OpenStep(number, scheduled, dataclasses.replace(scheduled, generation_requests=lacking), rows)
+
     def reserve(self, step: OpenStep) -> Reservation:
         """Give the step slots, cached prefixes and blocks; its batch is fitted again in between.
 
@@ -54,18 +76,20 @@ class Lifecycle:
         """
         resources = self._resources
         with uninterrupted():
-            if step.batch is not None:
+            if step.is_repeated:
                 granted = step.reservation = self._reserve_repeated(step)
             else:
-                claim = resources.claim(step.scheduled)
+                claim = resources.claim(step.to_reserve)
                 step.reservation = Reservation(claim.credits, claim.slots, (), claim.block_copies)
                 for request_id, slot in claim.slots:
                     self.queue.admit(self.queue.live[request_id].request, slot)
                 for request_id, num_tokens in claim.credits:
                     self.queue.live[request_id].request.context_current_position = num_tokens
                 step.scheduled = self._refit(step.scheduled)
+                contexts = step.scheduled.context_requests
+                step.to_reserve = dataclasses.replace(step.to_reserve, context_requests=contexts)
                 try:
-                    granted = step.reservation = resources.reserve(step.scheduled, claim)
+                    granted = step.reservation = resources.reserve(step.to_reserve, claim)
                 except BaseException:  # the managers have undone the claim themselves
                     step.reservation = Reservation(claim.credits, claim.slots)
                     step.is_taken_back = True
@@ -91,23 +115,17 @@ class Lifecycle:
             self._resources.rollback(granted)
         for request_id, _slot in granted.slots:
             self.queue.withdraw(self.queue.live[request_id].request)
-        self.repetition.forget(self.open_steps)
+        self.repetition.forget()
 
     def commit(self, step: OpenStep, tokens: np.ndarray, *, is_watched: bool) -> CommitLog:
         """Make a step final: the only place where a running request gets a token. Shapes: tokens [1 + K, A]."""
-        batch = step.batch
-        if batch is not None and batch.is_intact and not is_watched:
-            log, row_tokens = CommitLog(), tokens[0][batch.slots]
-            rows = batch.take(row_tokens)
-            logprobs = logprobs_by_request(step) if rows else {}
-            for row in rows:
-                live = batch.lives[row]
-                take_row(live, [int(row_tokens[row])], log, logprobs.get(live.request.request_id, ()))
+        if is_watched or step.scheduled.draft_len:
+            log = take_samples(step, tokens, self.queue.live)
         else:
-            if batch is not None:
-                batch.count_step()
-            log = take_samples(step, tokens, self.queue.live, is_watched=is_watched)
-            self._commit_blocks(step)
+            log = take_unwatched(step, tokens, self.queue.live, self.repetition.eos_table)
+        if step.scheduled.draft_len:
+            self.repetition.forget()  # where its requests stand was counted as if every draft were accepted
+        self._commit_blocks(step)
         for live, reason in log.ended:
             self.finish(live, reason)
         return log
@@ -120,21 +138,23 @@ class Lifecycle:
                 if live[span.request_id].request.cached_tokens is None:
                     live[span.request_id].request.cached_tokens = dict(_credits(step)).get(span.request_id, 0)
                 resources.commit(span.request_id, span.end)
-        if step.batch is None:
-            tokens_per_block, has_drafts = resources.kv_cache.tokens_per_block, step.scheduled.draft_len > 0
+        if step.is_repeated:
+            return  # its full blocks are declared when the next ones are asked for
+        if step.rows is not None:
+            for row in step.rows.filling(resources.kv_cache.tokens_per_block):
+                request = step.rows.requests[row]
+                resources.commit(request.request_id, request.num_tokens - 1)
+        elif step.scheduled.draft_len:
             for request in step.scheduled.generating:
-                # One token more fills a block in one step of many; drafts may fill it in any.
-                is_full = not (len(request.spec.prompt_token_ids) + len(request.generated) - 1) % tokens_per_block
-                if (is_full or has_drafts) and request.request_id in live:
+                if request.request_id in live:
                     resources.commit(request.request_id, request.num_tokens - 1)
-                    if has_drafts and not request.num_in_flight:  # else the step behind needs the room
+                    if not request.num_in_flight:  # else the step behind needs the room
                         resources.rewind(request.request_id, request.num_tokens)
 
     def look_ahead(self, step: OpenStep) -> None:
         """While the device works on a step, do what the ends of its requests will need: their text, their blocks."""
-        if step.batch is not None and step.batch.can_repeat:
-            return
-        for request in step.scheduled.generating:
+        generating, rows = step.scheduled.generating, step.rows
+        for request in generating if rows is None else [rows.requests[row] for row in rows.ending()]:
             if request.state is RequestState.GENERATION_TO_COMPLETE and request.request_id in self.queue.live:
                 self.queue.live[request.request_id].catch_up()
                 self._resources.commit(request.request_id, num_final_tokens(request))
@@ -151,7 +171,7 @@ class Lifecycle:
             live.stop_checker.end()
         self._resources.free(request.request_id)
         self.queue.remove(request)
-        self.repetition.forget(self.open_steps)
+        self.repetition.drop(request, self.open_steps)
         self.outbox.append(FinishedRequest(request, live.stop_checker.text, tuple(live.logprobs)))
 
     def pause(self, requests: Sequence[LlmRequest]) -> None:
@@ -162,7 +182,7 @@ class Lifecycle:
                 self._resources.free(request.request_id)
                 self.queue.withdraw(request)
                 request.pause()
-            self.repetition.forget(self.open_steps)
+            self.repetition.forget()
 
     def fail(self, step: OpenStep, error: Exception) -> None:
         """End the requests of a step that raised; the others go on."""
@@ -195,7 +215,7 @@ class Lifecycle:
         """Recompute: resources conserved, nothing held by requests that are gone, counts as the requests say."""
         self._resources.check()
         self.queue.check()
-        self.repetition.check(self._resources.kv_cache)
+        self.repetition.check(self._resources.kv_cache, self.queue.live)
         held = {i for i in self._resources.kv_cache.live_request_ids if i < 1 << 62}  # dummies have the ids above
         assert held <= set(self.queue.live), f"blocks held by finished requests {held - set(self.queue.live)}"
 

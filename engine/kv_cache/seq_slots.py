@@ -25,6 +25,11 @@ class SeqSlotManager:
         """Slots that nobody holds."""
         return len(self._free)
 
+    @property
+    def holders(self) -> frozenset[int]:
+        """Requests that hold a slot."""
+        return frozenset(self._slots)
+
     def has(self, request_id: int) -> bool:
         """Tell whether the request holds a slot."""
         return request_id in self._slots

@@ -12,7 +12,7 @@ Source: TensorRT-LLM's capacity scheduler.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.config import CapacityPolicyName
@@ -66,16 +66,18 @@ class CapacityScheduler:
         kv: KVCacheManager,
         *,
         max_batch_size: int,
+        lacking: Callable[[], Sequence[LlmRequest] | None] | None = None,
     ) -> CapacityDecision:
         """Decide over those that own blocks and a slot, and those that wait; both are in arrival order.
 
         A request that is known to end (GENERATION_TO_COMPLETE) keeps its place and its blocks and is not run. Handed
         over as a tuple, the waiting are not even copied, and while nothing changes the deferrals are the same object.
+        lacking: names the generations among the running that need a block for their next row, where the caller knows.
         """
         going, num_places = runnable(running), max_batch_size - len(running)
         if self._policy == "max_utilization":
             may_admit = bool(waiting) and num_places > 0
-            kept = fit_running(going, kv, exact=may_admit or self._has_drafts(going))
+            kept = fit_running(going, kv, exact=may_admit or self._has_drafts(going), lacking=lacking)
             if len(kept.fitting) == len(going):
                 return self._admit(going, waiting, kv, num_free_blocks=kept.num_free_blocks, num_places=num_places)
             behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, None, kept.num_free_blocks)
@@ -107,7 +109,8 @@ class CapacityScheduler:
         """Let newcomers in, in order, up to the first that lacks something."""
         admitted: list[LlmRequest] = []
         deferrals: Sequence[Deferral] = ()
-        computing = [request for request in going if request.is_context] if waiting and num_places > 0 else ()
+        is_context = RequestState.CONTEXT_INIT
+        computing = [request for request in going if request.state is is_context] if waiting and num_places > 0 else ()
         for request in waiting:
             needed, available = blocks_to_completion(request, kv), num_free_blocks
             if self._policy == "max_utilization":
@@ -183,5 +186,6 @@ class CapacityScheduler:
 
 def runnable(running: Sequence[LlmRequest]) -> tuple[LlmRequest, ...]:
     """Leave out those that will not run again."""
-    last = RequestState.GENERATION_IN_PROGRESS
-    return tuple([request for request in running if request.state <= last])
+    # Told apart by identity: comparing numbers takes longer than all else that is done for a request here.
+    generation, context = RequestState.GENERATION_IN_PROGRESS, RequestState.CONTEXT_INIT
+    return tuple([request for request in running if request.state is generation or request.state is context])

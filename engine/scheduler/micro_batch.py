@@ -19,7 +19,7 @@ from engine.scheduled import (
     RowKind,
     ScheduledRequests,
     Span,
-    generation_span,
+    generation_spans,
     verify_span,
 )
 from engine.scheduler.chunking import Prompt, equal_progress, first_come, whole
@@ -64,19 +64,21 @@ class MicroBatchScheduler:
         paused: Sequence[LlmRequest] = (),
         reusable: Callable[[LlmRequest], int] | None = None,
         can_draft: bool = True,
+        lay_out: Callable[[Sequence[LlmRequest]], Sequence[Span]] = generation_spans,
     ) -> ScheduledRequests:
         """Make the step's record from the requests that fit and the deferrals so far.
 
         Order: that of ``ScheduledRequests``; ``num_free_blocks`` is only written into the record. reusable: says how
         many prompt tokens a newcomer is going to find in the cache; its chunk begins behind them, and refit looks again
-        when they were claimed. can_draft: whether the pool has blocks for drafts.
+        when they were claimed. can_draft: whether the pool has blocks for drafts. lay_out: makes plain decode rows, for
+        a caller that knows where the requests stand.
         """
         generations, contexts = _split(fitting)
         more: list[Deferral] = []
         running = self._take_generations(generations, more)
         prompts = _prompts(contexts, reusable, self._max_num_tokens - len(running)) if contexts else []
         draft_len = self._choose_draft_len(generations, prompts) if can_draft and self._draft_len else 0
-        spans = tuple([verify_span(r, draft_len) if draft_len else generation_span(r) for r in running])
+        spans = tuple([verify_span(r, draft_len) for r in running]) if draft_len else lay_out(running)
         num_rows = len(spans) * (1 + draft_len)
         context_spans: tuple[Span, ...] = ()
         if contexts:

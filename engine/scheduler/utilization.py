@@ -17,11 +17,11 @@ Source: TensorRT-LLM's max-utilization policy; its optional look-ahead is two st
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.kv_cache.manager import KVCacheManager
-from engine.llm_request import LlmRequest
+from engine.llm_request import LlmRequest, RequestState
 from engine.reasons import DeferralReason
 from engine.scheduled import Deferral
 from engine.scheduler.block_needs import blocks_for_step
@@ -39,14 +39,28 @@ class RunningFit:
     num_free_blocks: int
 
 
-def fit_running(running: Sequence[LlmRequest], kv: KVCacheManager, *, exact: bool = True) -> RunningFit:
+def fit_running(
+    running: Sequence[LlmRequest],
+    kv: KVCacheManager,
+    *,
+    exact: bool = True,
+    lacking: Callable[[], Sequence[LlmRequest] | None] | None = None,
+) -> RunningFit:
     """Walk the running requests, oldest first, over blocks that are not reserved yet.
 
     exact: whether the blocks left over matter. If not, and there is one for each, nobody is asked: a decode row needs
-    one at most.
+    one at most. lacking: names the generations that need a block, so that where there is one for each the others are
+    not asked; None when they are not known.
     """
     if not exact and kv.num_free_blocks >= sum([blocks_for_step(r, kv) if r.is_context else 1 for r in running]):
         return RunningFit(tuple(running), (), (), 0)
+    known = lacking() if lacking is not None else None
+    if known is not None:
+        is_context = RequestState.CONTEXT_INIT
+        asked = [*[request for request in running if request.state is is_context], *known]
+        num_left = kv.num_free_blocks - sum([blocks_for_step(request, kv) for request in asked])
+        if num_left >= 0:
+            return RunningFit(tuple(running), (), (), num_left)
     num_free, num_kept, end = kv.num_free_blocks, 0, len(running)
     uses: dict[int, int] = {}
     held_back: list[Deferral] = []

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from engine.executor.commit import CommitLog, OpenStep, advance, sampled_tokens, take_row, take_samples, undo
+from engine.executor.commit import (
+    CommitLog,
+    OpenStep,
+    advance,
+    sampled_tokens,
+    take_row,
+    take_samples,
+    take_unwatched,
+    undo,
+)
+from engine.executor.decode_rows import look_at
 from engine.executor.records import PendingSamples
 from engine.llm_request import RequestState
 from engine.resources import Reservation
@@ -26,11 +36,11 @@ class Samples(PendingSamples):
         return ()
 
 
-def step_of(contexts=(), generations=(), *, draft_len=0, number=0):
+def step_of(contexts=(), generations=(), *, draft_len=0, number=0, rows=None):
     scheduled = ScheduledRequests(
         tuple(contexts), tuple(generations), (), (), BudgetUse(0, 9, 0, 9), draft_len=draft_len
     )
-    return OpenStep(number, scheduled, scheduled)
+    return OpenStep(number, scheduled, scheduled, rows)
 
 
 def slotted(request, slot):
@@ -136,3 +146,25 @@ def test_an_undone_step_takes_host_tokens_next_time_and_forgets_what_it_found_ca
     granted = undo(step, {0: live(fresh), 1: live(going)})
     assert (fresh.context_current_position, going.py_batch_idx) == (0, None)
     assert granted.new_blocks == ((1, (5,)),), "what a finished request held went back when it ended"
+
+
+def test_unwatched_samples_reach_contexts_and_rows_and_only_some_are_looked_at():
+    prompt, cut, going, last = (
+        slotted(waiting(0), 0),
+        slotted(waiting(1), 1),
+        slotted(running(2), 2),
+        slotted(running(3, generated=49, max_tokens=50), 3),
+    )
+    lives = {request.request_id: live(request) for request in (prompt, cut, going, last)}
+    step = step_of(
+        [context_span(cut, 4), context_span(prompt, 20)],
+        [generation_span(going), generation_span(last)],
+        rows=look_at((going, last), lives, frozenset()),
+    )
+    advance(step)
+    step.samples = Samples([[50, 51, 52, 53]])
+    table = np.zeros(99, dtype=bool)
+    log = take_unwatched(step, step.samples.tokens, lives, table)
+    assert [(one.request, reason) for one, reason in log.ended] == [(last, "length")]
+    assert [request.generated[-1:] for request in (prompt, cut, going, last)] == [[50], [], [52], [53]]
+    assert [request.num_in_flight for request in (prompt, cut, going, last)] == [0] * 4

@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.executor.decode_batch import DecodeBatch
+from engine.executor.decode_rows import look_at
 from engine.kv_cache.manager import KVCacheManager
 from engine.scheduled import BudgetUse, RowKind, ScheduledRequests, generation_span
 from tests.engine.executor.test_live import live
 from tests.engine.live_requests import running
 
-EOS = 9
-VOCAB = 16
+NO_EOS = np.zeros(16, dtype=bool)
 
 
-def batch_of(generated, *, tokens_per_block=4, prompt_len=3, max_tokens=50, **params):
+def batch_of(generated, *, tokens_per_block=4, prompt_len=3, max_tokens=50):
     """A batch whose first step has just been launched, and read."""
     kv = KVCacheManager(num_blocks=200, tokens_per_block=tokens_per_block, max_seq_len=100)
     requests = [
@@ -24,13 +24,11 @@ def batch_of(generated, *, tokens_per_block=4, prompt_len=3, max_tokens=50, **pa
         request.py_seq_slot = slot
         kv.reserve(request.request_id, request.num_tokens)
     spans = tuple(generation_span(request) for request in requests)
+    rows = look_at(requests, {request.request_id: live(request) for request in requests}, frozenset())
     for request in requests:
         request.num_in_flight = 1
     scheduled = ScheduledRequests((), spans, (), (), BudgetUse(len(spans), 99, len(spans), 99))
-    lives = tuple(live(request, **params) for request in requests)
-    table = np.zeros(VOCAB, dtype=bool)
-    table[EOS] = True
-    return DecodeBatch(scheduled, lives, kv, eos_table=table, eos_ids=(EOS,)), requests, kv
+    return DecodeBatch(scheduled, rows, kv), requests, kv
 
 
 def launch(batch, requests, kv):
@@ -60,7 +58,7 @@ def test_every_step_is_laid_out_as_the_requests_stand(generated, num_steps, toke
         assert record.generating == tuple(requests)
         assert record.num_tokens == len(requests)
         batch.check(kv)
-        assert batch.take(np.full(len(requests), 5)) == []
+        assert batch.rows.take(np.full(len(requests), 5), NO_EOS) == []
         assert all(request.generated[-1] == 5 for request in requests)
         assert all(request.num_in_flight == 0 for request in requests)
 
@@ -72,41 +70,21 @@ def test_a_record_stays_true_while_its_requests_go_on():
         request.num_in_flight -= 1
     record = launch(batch, requests, kv)
     starts = [span.start for span in record.generation_requests]
-    batch.take(np.full(2, 5))
+    batch.rows.take(np.full(2, 5), NO_EOS)
     launch(batch, requests, kv)
     assert [span.start for span in record.generation_requests] == starts
     assert {span.kind for span in record.spans} == {RowKind.GENERATION}
     assert record.generation_requests[0:1] == (record.spans[0],)
 
 
-def test_rows_that_may_end_are_left_to_whoever_decides():
-    batch, requests, _kv = batch_of([1, 1, 1], max_tokens=50)
-    for one in batch.lives:
-        one.stop_checker._stop_ids = frozenset({EOS})
-    again, _, _ = batch_of([1, 1, 1])
-    batch = DecodeBatch(batch._scheduled, batch.lives, _kv, eos_table=again._eos_table, eos_ids=(EOS,))
-    for request in requests:
-        request.num_in_flight = 2
-    assert batch.take(np.array([3, EOS, 4])) == [1]
-    assert [len(request.generated) for request in requests] == [2, 1, 2], "its token is not appended"
-
-
-def test_the_last_token_of_a_request_is_left_to_whoever_decides_and_nothing_runs_behind_it():
+def test_nothing_runs_behind_the_last_token_of_a_request():
     batch, requests, kv = batch_of([1, 3], max_tokens=6)
     assert batch.can_repeat
     launch(batch, requests, kv)
     assert batch.can_repeat
     launch(batch, requests, kv)
     assert not batch.can_repeat, "the second request has all its tokens on the way"
-    assert batch.take(np.array([5, 5])) == []
-    assert batch.take(np.array([5, 5])) == [1]
-
-
-def test_a_request_with_stop_strings_or_logprobs_is_always_looked_at():
-    batch, requests, _kv = batch_of([1, 1], stop=("x",))
-    for request in requests:
-        request.num_in_flight = 2
-    assert batch.take(np.array([5, 5])) == [0, 1]
+    assert batch.rows.ending() == [1]
 
 
 def test_rows_that_came_together_grow_apart_and_in_few_steps_where_blocks_are_plenty():
