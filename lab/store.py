@@ -1,19 +1,18 @@
 """Columns: snapshots as compressed columns of integers, and back, exactly.
 
 The record types themselves are the schema: every leaf of the snapshot tree is one column over all steps, with its own
-column of counts where the tree has a tuple or an array. A column is stored as the differences to the value ``lag``
-places before, for the lag that compresses best, in the narrowest integers, one byte plane after the other. Block
-tables are turned into deltas per request first. Strings are interned once a file. Steps are cut into windows of 200,
-each decoded on first use.
+column of counts where the tree has a tuple or an array (``columns.py`` makes bytes of them). Block tables are turned
+into deltas per request first. Strings are interned once a file. Steps are cut into windows of 200, each decoded on
+first use, and by columns too: each place of the tree for all of its steps at once.
 
 Does not: know files or headers (``trace.py``), or the meaning of a field.
 Source: column stores; difference coding with byte planes.
 """
 
-import base64
 import binascii
 import dataclasses
 import functools
+import itertools
 import types
 import typing
 import zlib
@@ -26,15 +25,16 @@ import numpy.typing as npt
 from engine import fields
 from engine.errors import TraceError
 from lab.coherence import require_coherent
+from lab.columns import MOST_VALUES, all_of, cut_arrays, cut_tuples, decode_column, encode_column
 from lab.snapshot import SNAPSHOT_VERSION, MetadataView, StepSnapshot
 
 WINDOW: Final = 200
-_LIMIT: Final = 1 << 26  # more values than this in one window: a damaged or hostile file
 _DAMAGE: Final = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, StopIteration, zlib.error,
     binascii.Error,
 )  # fmt: skip
 _BLOCK_TABLES: Final = "block_tables"
+_NOTHING: Final = np.zeros(0, np.int64)
 _DELTA_TYPE: Final = tuple[tuple[int, tuple[int, ...]], ...]
 
 Table = tuple[int, ...]
@@ -152,97 +152,57 @@ class _Writer:
 
 
 class _Reader:
-    """Puts columns together into snapshots again, in the order in which they were taken apart."""
+    """Puts columns together into snapshots again: each place of the tree for all steps at once, from the leaves up."""
 
-    def __init__(self, columns: Mapping[str, list[int]], strings: Sequence[str], version: int) -> None:
-        self._columns = {path: iter(column) for path, column in columns.items()}
-        self._strings, self._version = strings, version
-        self._known: dict[int, Table] = {}
+    def __init__(self, columns: Mapping[str, np.ndarray], strings: Sequence[str], version: int) -> None:
+        self._columns, self._strings, self._version = columns, strings, version
 
-    def _next(self, path: str) -> int:
-        return next(self._columns[path])
+    def _column(self, path: str) -> list[int]:
+        column = self._columns.get(path)  # a place that no step has had has no column
+        return [] if column is None else column.tolist()
 
-    def _take(self, path: str, count: int) -> list[int]:
-        if count == 0:
-            return []
-        column = self._columns[path]
-        return [next(column) for _ in range(count)]
-
-    def read(self, hint: object, path: str) -> typing.Any:
+    def read(self, hint: object, path: str) -> list[typing.Any]:
+        """Return every value that stands at a place, in the order in which they were written."""
         form, parts = _shape_of(hint)
         if form in ("int", "bool", "str"):
-            number = self._next(path)
-            return number if form == "int" else bool(number) if form == "bool" else self._strings[number]
+            column = self._column(path)
+            if form == "str":
+                return [self._strings[number] for number in column]
+            return column if form == "int" else [*map(bool, column)]
         if form == "optional":
-            return self.read(parts[0], path) if self._next(path + "?") else None
+            present = iter(self.read(parts[0], path))
+            return [*all_of(present, [next(present) if flag else None for flag in self._column(path + "?")])]
         if form == "list":
-            count = self._next(path + "#")
-            if parts[0] is int:
-                return tuple(self._take(path, count))
-            return tuple([self.read(parts[0], path) for _ in range(count)])
+            return cut_tuples(self.read(parts[0], path), self._column(path + "#"))
         if form == "pair":
-            return tuple([self.read(part, f"{path}.{at}") for at, part in enumerate(parts)])
-        if form == "array":
-            return self._read_array(path)
-        return self._read_record(hint, path)  # type: ignore[arg-type]
+            return [*zip(*[self.read(part, f"{path}.{at}") for at, part in enumerate(parts)], strict=True)]
+        return self._read_arrays(path) if form == "array" else self._read_records(hint, path)  # type: ignore[arg-type]
 
-    def _read_record(self, kind: type, path: str) -> object:
-        values = {name: self.read(hint, f"{path}.{name}") for name, hint in _fields(kind, self._version)}
+    def _read_records(self, kind: type, path: str) -> list[object]:
+        known = _fields(kind, self._version)
+        values = {name: self.read(hint, f"{path}.{name}") for name, hint in known}
         if kind is MetadataView:
-            values[_BLOCK_TABLES] = apply_deltas(values["request_ids"].tolist(), values[_BLOCK_TABLES], self._known)
-        return kind(**values)
+            before: dict[int, Table] = {}
+            deltas = zip(values["request_ids"], values[_BLOCK_TABLES], strict=True)
+            values[_BLOCK_TABLES] = [apply_deltas(ids.tolist(), changes, before) for ids, changes in deltas]
+        rows = [*zip(*values.values(), strict=True)]
+        names = tuple(values)
+        if names != tuple(field.name for field in dataclasses.fields(kind)[: len(names)]):
+            return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+        if not all(_is_leaf(hint) for _, hint in known):
+            return [*itertools.starmap(kind, rows)]
+        made = {row: kind(*row) for row in set(rows)}  # the same few conditions, checks and spans stand in every step
+        return [made[row] for row in rows]
 
-    def _read_array(self, path: str) -> np.ndarray:
-        dtype = np.dtype(self._strings[self._next(path + ":dtype")])
-        if dtype.kind not in "biuf" or dtype.itemsize > 8:
-            message = f"an array of {dtype} cannot be right"
-            raise ValueError(message)
-        shape = self._take(path + "#", self._next(path + ":ndim"))
-        values = self._take(path, int(np.prod(shape)))
-        if dtype.kind == "f":
-            return np.array(values, f"<i{dtype.itemsize}").view(dtype).reshape(shape)
-        return np.array(values, dtype).reshape(shape)
-
-
-def _pack_column(values: np.ndarray, lag: int) -> bytes:
-    shifted = values.copy()
-    if lag:
-        shifted[lag:] -= values[:-lag]
-    widths = (width for width in (1, 2, 4, 8) if _fits(shifted, width))
-    width = next(widths)
-    planes = shifted.astype(f"<i{width}").view(np.uint8).reshape(-1, width).T
-    return bytes([width]) + zlib.compress(np.ascontiguousarray(planes).tobytes(), 9)
+    def _read_arrays(self, path: str) -> list[np.ndarray]:
+        kinds = [np.dtype(self._strings[number]) for number in self._column(path + ":dtype")]
+        values = self._columns.get(path, _NOTHING)
+        return cut_arrays(values, kinds, self._column(path + ":ndim"), self._column(path + "#"))
 
 
-def _fits(values: np.ndarray, width: int) -> bool:
-    info = np.iinfo(f"i{width}")
-    return bool(len(values) == 0 or (values.min() >= info.min and values.max() <= info.max))
-
-
-def _encode_column(column: list[int], num_steps: int) -> list[object]:
-    values = np.array(column, np.int64)
-    whole, rest = divmod(len(column), num_steps)
-    lags = [lag for lag in sorted({0, 1, 1 if rest else whole}) if lag <= len(values)]
-    packed, lag = min(((_pack_column(values, lag), lag) for lag in lags), key=lambda pair: len(pair[0]))
-    return [len(values), lag, base64.b64encode(packed).decode()]
-
-
-def _decode_column(stored: Sequence[typing.Any]) -> list[int]:
-    count, lag, text = stored
-    packed = base64.b64decode(text, validate=True)
-    width = packed[0]
-    if not 0 <= count <= _LIMIT or width not in (1, 2, 4, 8) or not 0 <= lag <= count:
-        message = f"a column of {count} values of {width} bytes with lag {lag} cannot be right"
-        raise ValueError(message)
-    inflater = zlib.decompressobj()
-    raw = inflater.decompress(packed[1:], count * width)
-    planes = np.frombuffer(raw, np.uint8).reshape(width, count)
-    values = np.ascontiguousarray(planes.T).reshape(-1).view(f"<i{width}").astype(np.int64)
-    if lag:
-        whole = np.zeros(-(-count // lag) * lag, np.int64)
-        whole[:count] = values
-        values = whole.reshape(-1, lag).cumsum(axis=0).reshape(-1)[:count]
-    return values.tolist()
+def _is_leaf(hint: object) -> bool:
+    form, parts = _shape_of(hint)
+    return form in ("int", "bool", "str") or (form == "optional" and _is_leaf(parts[0]))
 
 
 def encode_steps(steps: Sequence[StepSnapshot]) -> dict[str, object]:
@@ -254,7 +214,7 @@ def encode_steps(steps: Sequence[StepSnapshot]) -> dict[str, object]:
         writer = _Writer(strings)
         for step in part:
             writer.write(step, StepSnapshot, "")
-        columns = {path: _encode_column(column, len(part)) for path, column in writer.columns.items()}
+        columns = {path: encode_column(column, len(part)) for path, column in writer.columns.items()}
         windows.append({"num_steps": len(part), "columns": columns})
     return {"strings": list(strings), "windows": windows}
 
@@ -301,12 +261,15 @@ class StoredSteps(Sequence[StepSnapshot]):
         if number not in self._decoded:
             window = self._windows[number]
             try:
-                if sum(stored[0] for stored in window["columns"].values()) > _LIMIT:
-                    message = f"more than {_LIMIT} values in a window cannot be right"
+                if sum(stored[0] for stored in window["columns"].values()) > MOST_VALUES:
+                    message = f"more than {MOST_VALUES} values in a window cannot be right"
                     raise ValueError(message)
-                columns = {path: _decode_column(stored) for path, stored in window["columns"].items()}
+                columns = {path: decode_column(stored) for path, stored in window["columns"].items()}
                 reader = _Reader(columns, self._strings, self._version)
-                steps: list[StepSnapshot] = [reader.read(StepSnapshot, "") for _ in range(window["num_steps"])]
+                steps: list[StepSnapshot] = reader.read(StepSnapshot, "")
+                if len(steps) != window["num_steps"]:
+                    message = f"{len(steps)} steps where {window['num_steps']} are promised"
+                    raise ValueError(message)
                 for step in steps:
                     require_coherent(step)
             except _DAMAGE as error:
