@@ -61,6 +61,13 @@ Object.assign(window, {{ model, addView }});
 window.closeFirst = await addView();
 </script></body></html>"""
 
+# A notebook's output stays small: the page travels deflated, and this unpacks it where a script may run at all.
+_LOADER: Final = """<!doctype html><meta charset="utf-8"><script>
+const packed = Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0));
+const pages = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+new Response(pages).text().then((page) => {{ document.open(); document.write(page); document.close(); }});
+</script>"""
+
 
 def make_state(trace: Trace, **traits: Any) -> dict[str, Any]:
     """Return the widget's traits over ``trace`` as plain JSON values; traits replace the defaults."""
@@ -115,9 +122,10 @@ def lesson_traits(lesson: Lesson) -> dict[str, Any]:
 
 
 def make_frame(trace: Trace, step: int, **traits: Any) -> str:
-    """Return an iframe that holds the page; its height fits the widget."""
+    """Return an iframe that holds the page, deflated; its height fits the widget."""
     part, index = window(trace, step)
-    page = html.escape(make_page(part, step=index, **traits), quote=True)
+    packed = base64.b64encode(zlib.compress(make_page(part, step=index, **traits).encode(), 9)).decode()
+    page = html.escape(_LOADER.format(packed=packed), quote=True)
     title = html.escape(translate("root.name", {}, traits.get("lang", "en")))
     return f'<iframe title="{title}" srcdoc="{page}" style="width:100%;height:900px;border:0"></iframe>'
 

@@ -52,10 +52,15 @@ def test_a_table_marks_the_chosen_step_and_escapes_its_text():
     assert "HAS_CONTEXT_UNPROMOTED" in html
 
 
-def test_a_frame_has_a_title_and_holds_the_page_as_an_attribute():
-    frame = static.make_frame(sample_trace(4), 1)
+def test_a_frame_has_a_title_and_holds_the_packed_page_as_an_attribute():
+    trace = sample_trace(4)
+    frame = static.make_frame(trace, 1)
     assert frame.startswith('<iframe title="Step viewer" srcdoc="&lt;!doctype html&gt;')
     assert "<script" not in frame
+    packed = re.search(r"atob\(&quot;([A-Za-z0-9+/=]+)&quot;\)", frame)[1]
+    page = static.make_page(trace, step=1)
+    assert zlib.decompress(base64.b64decode(packed)).decode() == page
+    assert len(frame) < len(page) / 2
 
 
 def test_a_png_holds_its_pixels():
