@@ -69,9 +69,9 @@ def misconception_figure(rows: Sequence[dict[str, Any]]) -> Any:
     figure: Any = bars("Wrong ideas that were named", names, counts, axis="", unit="students")
     bar: Any = figure.data[0]  # lying, since the names are long
     bar.update(x=bar.y, y=bar.x, orientation="h")
-    figure.update_layout(margin={"l": 230}, height=140 + 24 * len(top))
+    figure.update_layout(title=None, margin={"l": 10, "t": 10}, height=110 + 24 * len(top))  # a heading is above it
     figure.update_xaxes(type="linear", title="students", dtick=1 if top[0]["students"] < 10 else None)
-    figure.update_yaxes(type="category", title="", autorange="reversed")
+    figure.update_yaxes(type="category", title="", autorange="reversed", automargin=True)
     return figure
 
 
@@ -112,11 +112,14 @@ def class_page(course: str, entries: Sequence[dict[str, Any]]) -> str:
     who = "1 student" if num_students == 1 else f"{num_students} students"
     answers = "No wrong answer" if not named else "1 wrong answer" if named == 1 else f"{named} wrong answers"
     lead = [f"{who}. {answers} showed a wrong idea that has a name."]
+    caption = "How many students' functions behave so"
+    if len(ideas) > _MOST_BARS:
+        caption += f" (the chart has the first {_MOST_BARS} of {len(ideas)})"
     return page(
         f"{course}: how the class did",
         lead,
         [
-            Section("Wrong ideas", misconception_figure(ideas), ideas, "How many students' functions behave so"),
+            Section("Wrong ideas", misconception_figure(ideas), ideas, caption),
             Section("Exercises", None, exercise_rows(entries), "Who solved what"),
             Section("Marks", None, marks, "Points of automatic checks; open questions are marked by a person"),
         ],
@@ -148,7 +151,7 @@ def student_page(course: str, entries: Sequence[dict[str, Any]]) -> str:
 
 def _exercise(graded: dict[str, Any]) -> str:
     title = f"{graded['exercise']} {load(graded['exercise']).meta.title}"
-    out = [f"<h3>{html.escape(title)}: {graded['points']} of {graded['max_points']}</h3>"]
+    out = [f"<h3>{html.escape(title)} ({graded['points']} of {graded['max_points']} points)</h3>"]
     out += [f"<p>Note: {html.escape(note)}.</p>" for note in graded["notes"]]
     if graded["misconception"] is not None:
         out.append(f'<p class="idea">Your function {html.escape(graded["misconception"]["text"])}.</p>')

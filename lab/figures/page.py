@@ -16,7 +16,9 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.5rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem; margin: 0.5rem 0; }
 caption { text-align: left; color: #444; padding-bottom: 0.3rem; }
 th, td { padding: 0.2rem 0.8rem; border-bottom: 1px solid #ccc; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, .words { text-align: left; }
+.words { min-width: 9rem; }
+@media print { .beside { max-height: none; } }
 """
 
 
@@ -31,18 +33,26 @@ class Section:
 
 
 def html_table(rows: Sequence[Mapping[str, Any]], caption: str) -> str:
-    """Lay rows with the same keys out; None is a dash."""
+    """Lay rows with the same keys out; None is a dash. A column of words stands on the left, others on the right."""
     if not rows:
         return f"<p>{html.escape(caption)}: none.</p>"
-    head = "".join(f'<th scope="col">{html.escape(str(name).replace("_", " "))}</th>' for name in rows[0])
+    kind = {name: ' class="words"' if _is_words([row[name] for row in rows]) else "" for name in rows[0]}
+    head = "".join(f'<th scope="col"{kind[name]}>{html.escape(str(name).replace("_", " "))}</th>' for name in rows[0])
     body = "".join(
-        "<tr>" + "".join(f"<td>{'-' if v is None else html.escape(str(v))}</td>" for v in row.values()) + "</tr>\n"
+        "<tr>"
+        + "".join(f"<td{kind[name]}>{'-' if v is None else html.escape(str(v))}</td>" for name, v in row.items())
+        + "</tr>\n"
         for row in rows
     )
     return (
         f'<div class="beside" tabindex="0"><table><caption>{html.escape(caption)}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>"
     )
+
+
+def _is_words(values: Sequence[object]) -> bool:
+    """Whether a column holds texts of several words, and not figures or short marks."""
+    return any(isinstance(value, str) and value[:1].isalpha() and " " in value for value in values)
 
 
 def page(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:

@@ -47,6 +47,12 @@ def test_the_figure_has_a_bar_for_each_wrong_idea_and_the_tables_numbers():
     assert misconception_figure([]) is None
 
 
+def test_the_class_page_says_that_the_chart_has_only_the_first_ideas():
+    many = [entry(COURSE, "ps3", f"s{at}", [_graded(1, f"idea_{at:02d}")], "") for at in range(18)]
+    assert "the chart has the first 16 of 18" in class_page("testing", many)
+    assert "the chart has" not in class_page("testing", many[:16])
+
+
 def test_an_exercise_row_names_the_check_that_most_fail():
     [row] = exercise_rows(ENTRIES)
     assert row["solved"] == "1 of 3"
@@ -71,6 +77,7 @@ def test_a_students_page_has_every_check_and_escapes_what_students_wrote():
     assert "f(1) &amp; co" in text
     assert "the cell &lt;was&gt; split" in text
     assert "two (hidden)" in text
+    assert "ex16 Choose the bucket (0 of 2 points)" in text
     assert "rounds_down" not in student_page("testing", ENTRIES[:1])
 
 

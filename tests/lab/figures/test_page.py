@@ -14,6 +14,9 @@ def test_a_table_has_a_caption_headings_with_a_scope_and_escaped_cells():
     table = html_table(ROWS, "all & every step")
     assert "<caption>all &amp; every step</caption>" in table
     assert '<th scope="col">waste pct</th>' in table
+    words = html_table([{"step": "a", "why": "two words"}, {"step": "b", "why": None}], "c")
+    assert '<th scope="col" class="words">why</th>' in words
+    assert '<td>b</td><td class="words">-</td>' in words
     assert "<td>&lt;eager&gt;</td><td>-</td>" in table
 
 
