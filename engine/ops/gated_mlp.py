@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from engine.ops.host_kernels import bind_host_kernel
-from engine.ops.linear import multiply_columns, multiply_packed, one_row_into, packed_layout, uses_columns
+from engine.ops.linear import as_parts, linear_into, multiply_columns, multiply_parts, packed_layout, uses_columns
 
 LIBRARY: Final = torch.library.Library("stepscope", "FRAGMENT")
 LIBRARY.define("gated_mlp(Tensor x, Tensor gate_up, Tensor down, Tensor? residual=None) -> Tensor")
@@ -43,17 +43,15 @@ def _gated_mlp_out(
 ) -> torch.Tensor:
     if not uses_columns(gate_up):
         return out.copy_(gated_mlp_reference(x, gate_up, down, residual))
-    packed, packed_down = packed_layout(gate_up, x.shape[0]), packed_layout(down, x.shape[0])
-    if packed is not None and packed_down is not None:
-        gate, up = multiply_packed(x, packed).chunk(2, dim=-1)  # [N, F] each
-        hidden = functional.silu(gate).mul_(up)
-        return out.copy_(multiply_packed(hidden, packed_down, residual=residual))
+    packed = packed_layout(gate_up, x.shape[0])
+    if packed is not None and len(packed) % 2 == 0:
+        gate, up = multiply_parts(x, packed).chunk(2)  # [P / 2, N, W] each
+        hidden = x.new_empty(x.shape[0], down.shape[1])
+        torch.mul(functional.silu(gate, inplace=True), up, out=as_parts(hidden, packed.shape[2]))
+        return linear_into(hidden, down, None, residual, out=out)
     gate, up = multiply_columns(x, gate_up).chunk(2)  # [F, N] each
     hidden = functional.silu(gate).mul_(up).t().contiguous()
-    if x.shape[0] == 1:
-        return one_row_into(hidden, down, out, residual)
-    rows = multiply_columns(hidden, down).t()
-    return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
+    return linear_into(hidden, down, None, residual, out=out)
 
 
 def _gated_mlp(

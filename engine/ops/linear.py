@@ -8,16 +8,21 @@ LM head, 49152 x 576, all float32; two AVX2 cores, torch 2.13, MKL):
                                      gate_up              down               LM head
     rows of x                     1     4     8       1     4     8       1     4     8
     F.linear(x, W)             14.0   6.4   8.9    19.0     -  10.4    14.0     -   6.5
-    mm(W, x.t())               14.2  21.6  12.9    19.2  17.4  11.4    14.2  22.5  13.0
+    mm(W, x.t())               14.2  21.6  13.2    19.2  17.4  12.1    14.2  22.5  12.8
     bmm(W in 2 parts, x)       27.2     -  12.8    26.7     -  11.5    29.0     -  13.2
-    oneDNN, packed weights     29.0  21.2  17.6    22.8  15.8  13.6    29.3  23.0  17.9
+    bmm(x, W packed in parts)     -  18.7  16.6       -  18.6  16.5       -  18.4  16.1
+    convolution over W            -  18.7  19.0       -  15.4  15.4       -     -  23.5
+    oneDNN, packed weights     29.0  21.2  17.6    22.8  15.8  14.2    29.3  23.0  18.0
+    oneDNN, convolution layout    -  24.9  20.3       -  21.6  17.3       -     -  21.8
 
 Hence the table that ``uses_columns``, ``multiply_columns`` and ``packed_layout`` hold, fixed and never timed.
 With MKL and float32 a product is ``mm(W, x.t())``, whose result is [out, rows]; MKL runs matrix times vector on one
 thread whatever it is given, so for one row the weight is multiplied as a batch of as many parts as there are threads.
-A weight that ``pack`` was called for (the engine asks when its batches are wide enough) also has oneDNN's layout, taken
-from FEWEST_PACKED_ROWS up to MOST_PACKED_ROWS, where it pays. Everything else (bfloat16, CUDA, a BLAS other than MKL)
-takes ``F.linear``.
+A weight that ``pack`` was called for (the engine asks when its batches are wide enough) also lies as parts of a few
+columns, multiplied as a batch from FEWEST_PACKED_ROWS to MOST_PACKED_ROWS. oneDNN's layouts are faster alone and slower
+inside a step: its calls cost 25 to 40 us whatever their size, and more when weights have just swept its code out of the
+caches. The exceptions are weights of a vocabulary's length and more rows, where a weight is convolved as it lies, its
+rows being the pixels of an image. Everything else (bfloat16, CUDA, a BLAS other than MKL) takes ``F.linear``.
 
     stepscope::linear(x, weight, bias=None, residual=None) -> y          and .out, which writes into y
 
@@ -40,20 +45,22 @@ LIBRARY.define(
 
 HAS_MKL: Final = torch.backends.mkl.is_available()
 _PACKED: Final = "stepscope_packed_layout"
-
-
 FEWEST_PACKED_ROWS: Final = 5
-MOST_PACKED_ROWS: Final = 64
+MOST_PACKED_ROWS: Final = 8
+MOST_IMAGE_ROWS: Final = 64
+MOST_PACKED_LENGTH: Final = 16384  # a longer weight is faster as an image
+_PART_WIDTHS: Final = (96, 64, 48, 32)
 
 
 def pack(weight: torch.Tensor) -> None:
-    """Give a weight its oneDNN layout too, opaque to everybody else; a no-op where columns are not used.
+    """Give a weight its second layout, parts [P, in, out / P]; a no-op where another way is faster.
 
     The layout travels as an attribute of the tensor object, so that the op's arguments stay plain device memory.
     """
-    if uses_columns(weight) and torch.backends.mkldnn.is_available():
-        tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 8)  # noqa: SLF001 torch has no public name
-        setattr(weight, _PACKED, tensor)
+    length, width = weight.shape
+    parts = [length // part for part in _PART_WIDTHS if length % part == 0]
+    if parts and uses_columns(weight) and length <= MOST_PACKED_LENGTH:
+        setattr(weight, _PACKED, weight.detach().view(parts[0], -1, width).transpose(1, 2).contiguous())
 
 
 def packed_layout(weight: torch.Tensor, num_rows: int) -> torch.Tensor | None:
@@ -61,14 +68,15 @@ def packed_layout(weight: torch.Tensor, num_rows: int) -> torch.Tensor | None:
     return getattr(weight, _PACKED, None) if FEWEST_PACKED_ROWS <= num_rows <= MOST_PACKED_ROWS else None
 
 
-def multiply_packed(
-    x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Shapes: x [N, in], packed for [out, in], residual [N, out] -> [N, out]."""
-    op = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001 likewise
-    if residual is None:
-        return op.default(x, packed, bias, "none", [], "")
-    return op.binary(x, residual, packed, bias, "add")
+def multiply_parts(x: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
+    """Shapes: x [N, in], packed [P, in, W] -> the product by parts, [P, N, W]."""
+    return torch.bmm(x.expand(packed.shape[0], *x.shape), packed)
+
+
+def as_parts(rows: torch.Tensor, part: int) -> torch.Tensor:
+    """View contiguous rows as products by parts are ordered. Shapes: [N, P W] -> [P, N, W]."""
+    num_rows, width = rows.shape
+    return rows.as_strided((width // part, num_rows, part), (part, width, 1))
 
 
 def uses_columns(weight: torch.Tensor) -> bool:
@@ -80,7 +88,14 @@ def multiply_columns(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Shapes: x [N, in], weight [out, in] -> [out, N]: the product, one column a row of x."""
     if x.shape[0] == 1:
         return one_row_into(x, weight, x.new_empty(1, weight.shape[0])).view(-1, 1)
-    return torch.mm(weight, x.t())
+    if not FEWEST_PACKED_ROWS <= x.shape[0] <= MOST_IMAGE_ROWS or not torch.backends.mkldnn.is_available():
+        return torch.mm(weight, x.t())
+    length, width = weight.shape
+    image = weight.view(1, length, 1, width).permute(0, 3, 1, 2)  # a row of the weight is a pixel
+    kernel = x.contiguous().view(*x.shape, 1, 1)
+    convolve = torch.ops.mkldnn._convolution_pointwise.default  # noqa: SLF001 torch has no public name
+    product = convolve(image, kernel, None, (0, 0), (1, 1), (1, 1), 1, "none", (), "")
+    return product.permute(0, 2, 3, 1).view(length, -1)
 
 
 def one_row_into(
@@ -114,7 +129,7 @@ def linear_reference(
     return y if residual is None else y + residual
 
 
-def _linear_out(
+def linear_into(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
@@ -122,13 +137,19 @@ def _linear_out(
     *,
     out: torch.Tensor,
 ) -> torch.Tensor:
+    """Write the op's result into out and return it; out and residual are contiguous, and may be the same tensor."""
     if not uses_columns(weight):
         return out.copy_(linear_reference(x, weight, bias, residual))
     if x.shape[0] == 1 and bias is None:
         return one_row_into(x, weight, out, residual)
     packed = packed_layout(weight, x.shape[0])
     if packed is not None:
-        return out.copy_(multiply_packed(x, packed, bias, residual))
+        parts, part = multiply_parts(x, packed), packed.shape[2]
+        if residual is None:
+            as_parts(out, part).copy_(parts)
+        else:
+            torch.add(parts, as_parts(residual, part), out=as_parts(out, part))
+        return out if bias is None else out.add_(bias)
     rows = multiply_columns(x, weight).t()
     rows = rows if bias is None else rows + bias
     return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
@@ -142,10 +163,7 @@ def _linear(
 ) -> torch.Tensor:
     if not uses_columns(weight):
         return linear_reference(x, weight, bias, residual)
-    packed = packed_layout(weight, x.shape[0])
-    if packed is not None:
-        return multiply_packed(x, packed, bias, residual)
-    return _linear_out(x, weight, bias, residual, out=x.new_empty(x.shape[0], weight.shape[0]))
+    return linear_into(x, weight, bias, residual, out=x.new_empty(x.shape[0], weight.shape[0]))
 
 
 def _linear_fake(
@@ -170,11 +188,11 @@ def _linear_out_fake(
 
 for key in ("CPU", "CUDA"):
     LIBRARY.impl("linear", _linear, key)
-    LIBRARY.impl("linear.out", _linear_out, key)
+    LIBRARY.impl("linear.out", linear_into, key)
 LIBRARY.impl("linear", _linear_fake, "Meta")
 LIBRARY.impl("linear.out", _linear_out_fake, "Meta")
 
 bind_host_kernel("linear", _linear)
-bind_host_kernel("linear.out", _linear_out)
+bind_host_kernel("linear.out", linear_into)
 
 linear = torch.ops.stepscope.linear.default

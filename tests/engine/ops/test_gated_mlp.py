@@ -6,23 +6,24 @@ from engine.ops import linear as linear_file
 from engine.ops.gated_mlp import gated_mlp, gated_mlp_reference
 
 
-def operands(rows):
+def operands(rows, width=12, inner=20):
     torch.manual_seed(rows)
-    return torch.randn(rows, 12), torch.randn(40, 12) * 0.3, torch.randn(12, 20) * 0.3, torch.randn(rows, 12)
+    gate_up, down = torch.randn(2 * inner, width) * 0.3, torch.randn(width, inner) * 0.3
+    return torch.randn(rows, width), gate_up, down, torch.randn(rows, width)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 8, 40])
 @pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_block_equals_its_reference(monkeypatch, rows, columns, packed):
+@pytest.mark.parametrize("sizes", [None, (12, 20), (32, 96), (64, 16), (12, 48)], ids=str)  # None: not packed
+def test_the_block_equals_its_reference(monkeypatch, rows, columns, sizes):
     monkeypatch.setattr(linear_file, "HAS_MKL", columns)
-    args = operands(rows)
-    if packed:
+    args = operands(rows, *(sizes or ()))
+    if sizes is not None:
         linear_file.pack(args[1])
         linear_file.pack(args[2])
     expected = gated_mlp_reference(*args)
     torch.testing.assert_close(gated_mlp(*args), expected, atol=1e-5, rtol=1e-4)
-    out = torch.full((rows, 12), float("nan"))
+    out = torch.full_like(args[0], float("nan"))
     torch.ops.stepscope.gated_mlp.out(*args, out=out)
     torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-4)
 

@@ -81,23 +81,49 @@ def test_the_fake_propagates_shape_and_dtype_without_computing():
     assert out.shape == (3, 24)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 5, 8, 64, 65])
+@pytest.mark.parametrize("rows", [1, 4, 5, 8, 9, 64, 65])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("with_residual", [False, True])
 def test_a_packed_weight_gives_the_same_product(rows, with_bias, with_residual):
-    x, weight, bias, residual = operands(rows)
+    x, weight, bias, residual = operands(rows, out_features=192)
     linear_file.pack(weight)
-    assert (linear_file.packed_layout(weight, rows) is not None) == (uses_columns(weight) and 5 <= rows <= 64)
+    assert (linear_file.packed_layout(weight, rows) is not None) == (uses_columns(weight) and 5 <= rows <= 8)
     extras = (bias if with_bias else None, residual if with_residual else None)
     expected = linear_reference(x, weight, *extras)
     close(linear(x, weight, *extras), expected)
-    out = torch.full((rows, 24), float("nan"))
+    out = torch.full((rows, 192), float("nan"))
     close(torch.ops.stepscope.linear.out(x, weight, *extras, out=out), expected)
+
+
+@pytest.mark.parametrize(("out_features", "shape"), [(192, (2, 16, 96)), (128, (2, 16, 64)), (32, (1, 16, 32))])
+def test_a_packed_weight_is_cut_in_parts_of_the_widest_width_that_divides_it(out_features, shape):
+    weight = operands(8, out_features=out_features)[1]
+    linear_file.pack(weight)
+    packed = linear_file.packed_layout(weight, 8)
+    assert packed is not None
+    assert packed.shape == shape
+    assert torch.equal(packed[0, 3], weight[: shape[2], 3])
+
+
+@pytest.mark.parametrize("out_features", [24, linear_file.MOST_PACKED_LENGTH + 96])
+def test_a_weight_that_no_width_divides_and_a_very_long_one_are_not_packed(out_features):
+    x, weight, _, _ = operands(8, out_features=out_features)
+    linear_file.pack(weight)
+    assert linear_file.packed_layout(weight, 8) is None
+    close(linear(x, weight), linear_reference(x, weight))
+
+
+def test_a_packed_product_may_be_written_over_its_residual():
+    x, weight, _, residual = operands(8, out_features=96)
+    linear_file.pack(weight)
+    expected = linear_reference(x, weight, None, residual)
+    torch.ops.stepscope.linear.out(x, weight, None, residual, out=residual)
+    close(residual, expected)
 
 
 def test_a_weight_that_is_not_multiplied_as_columns_is_not_packed(monkeypatch):
     monkeypatch.setattr(linear_file, "HAS_MKL", False)
-    weight = torch.randn(24, 16)
+    weight = torch.randn(96, 16)
     linear_file.pack(weight)
     assert linear_file.packed_layout(weight, 8) is None
 
