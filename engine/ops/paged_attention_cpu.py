@@ -1,8 +1,7 @@
 """The CPU kernel of ``stepscope::paged_attention_``: a few matrix products, as ``paged_attention_plan.py`` lays out.
 
 The query heads that share a key head are rows of one small product, so keys and values are read once. Rows that are
-not live give zeros. Tokens that a gather copied and nobody wrote are zeroed: a masked weight is 0, and 0 times a
-stale NaN would be NaN.
+not live give zeros.
 
 Does not: check shapes (the metadata did) or keep anything between calls.
 Source: own; measurements in LOG.md.
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from engine.ops.paged_attention_plan import ChunkRows, GatherRows, ViewRow, plan_rows
+from engine.ops.paged_attention_plan import ChunkRows, RowsTogether, ViewRow, plan_rows
 
 _flash: Final[Any] = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu").default  # noqa: B009
 
@@ -34,86 +33,67 @@ def attend_rows(
     query_start: torch.Tensor,
 ) -> None:
     """Write keys and values of the live rows, then attend each. See ``paged_attention.py`` for the contract."""
-    G, _, size, D = key_blocks.shape
-    plan = plan_rows(positions.numpy().tobytes(), step_table.numpy().tobytes(), (*block_table.shape, size), query.dtype)
-    pool = (key_blocks.view(G, -1, D), value_blocks.view(G, -1, D))
+    shape = (*block_table.shape, key_blocks.shape[2])
+    plan = plan_rows(positions.numpy().tobytes(), step_table.numpy().tobytes(), shape, query.dtype)
+    pool = _both_sides(key_blocks, value_blocks)
     if not plan.all_live:
         out.zero_()
         key, value = key[plan.live], value[plan.live]
-    for side, rows in zip(pool, (key, value), strict=True):
-        if plan.one_token is None and side.dtype is torch.float32:  # two thirds of index_copy's time
-            side.numpy()[:, plan.tokens.numpy()] = rows.numpy().swapaxes(0, 1)
-        elif plan.one_token is None:
-            side.index_copy_(1, plan.tokens, rows.transpose(0, 1))
-        else:
+    if plan.one_token is not None:
+        for side, rows in zip(pool, (key, value), strict=True):
             side.select(1, plan.one_token).copy_(rows[0])
+    elif pool.dtype is torch.float32:  # two thirds of index_copy's time
+        places, cells = plan.tokens.numpy(), pool.numpy()
+        cells[0][:, places] = key.numpy().swapaxes(0, 1)
+        cells[1][:, places] = value.numpy().swapaxes(0, 1)
+    else:
+        for side, rows in zip(pool, (key, value), strict=True):
+            side.index_copy_(1, plan.tokens, rows.transpose(0, 1))
     for view in plan.views:
         _attend_view(out, query, pool, view)
-    if plan.gather is not None:
-        _attend_gathered(out, query, (key_blocks, value_blocks), scratch, plan.gather)
-    for few in plan.few:
-        _attend_few(out, query, (key_blocks, value_blocks), scratch, few)
+    for rows in plan.together:
+        _attend_together(out, query, pool, scratch, rows)
     for chunk in plan.chunks:
         _attend_chunk(out, query, (key_blocks, value_blocks), scratch, chunk)
 
 
-def _attend_view(
-    out: torch.Tensor, query: torch.Tensor, pool: tuple[torch.Tensor, torch.Tensor], view: ViewRow
-) -> None:
-    G, tokens, D = pool[0].shape
+def _attend_view(out: torch.Tensor, query: torch.Tensor, pool: torch.Tensor, view: ViewRow) -> None:
+    _, G, tokens, D = pool.shape
     shape, strides, first = (1, G, view.length, D), (0, tokens * D, D, 1), view.first * D
     keys, values = (side.as_strided(shape, strides, side.storage_offset() + first) for side in pool)
     attended = _flash(query[view.row].view(1, G, -1, D), keys, values)[0]
     out[view.row].view(1, G, -1, D).copy_(attended)
 
 
-def _attend_gathered(
-    out: torch.Tensor,
-    query: torch.Tensor,
-    blocks: tuple[torch.Tensor, torch.Tensor],
-    scratch: torch.Tensor,
-    rows: GatherRows,
+def _attend_together(
+    out: torch.Tensor, query: torch.Tensor, pool: torch.Tensor, scratch: torch.Tensor, rows: RowsTogether
 ) -> None:
+    """Attend t rows of each of n sequences: they and the query heads of a key head are rows of one product together."""
     if rows.rows is not None:
         query = query[rows.rows]
-    G, D = blocks[0].shape[0], blocks[0].shape[3]
-    both = _gather(blocks, scratch, rows.blocks)  # [2, G, n * width, I, D]
-    tokens = both.view(2, G, -1, D)
-    if rows.tail.size:
-        _words(tokens)[:, :, rows.tail] = 0
-    keys, values = both.view(2, G * rows.count, -1, D).unbind(0)  # [G * n, width * I, D]
-    grouped = query.view(rows.count, G, -1, D).transpose(0, 1).reshape(G * rows.count, -1, D)
-    scores = torch.baddbmm(rows.mask_of(G), grouped, keys.transpose(1, 2), alpha=D**-0.5)
-    attended = torch.bmm(torch.softmax(scores, -1), values).view(G, rows.count, -1, D).transpose(0, 1)
-    if rows.rows is None:
-        out.view(rows.count, G, -1, D).copy_(attended)
-    else:
-        out[rows.rows] = attended.reshape(rows.count, -1, D)
+    _, G, per_head, D = pool.shape
+    (n, t, T), group = rows.mask.shape, query.shape[1] // G
+    places, mask = rows.of_heads(G, per_head, group)
+    both = scratch[: places.shape[0] * D].view(-1, D)
+    torch.index_select(pool.view(-1, D), 0, places, out=both)
+    keys, values = both.view(2, n * G, T, D).unbind(0)
+    if t > 1:
+        query = query.reshape(n, t, G, group, D).permute(0, 2, 3, 1, 4)
+    scores = torch.baddbmm(mask, query.reshape(n * G, group * t, D), keys.transpose(1, 2), alpha=D**-0.5)
+    weights = torch.softmax(scores, -1)
+    if t == 1 and rows.rows is None:
+        torch.bmm(weights, values, out=out.view(n * G, group, D))
+        return
+    attended = torch.bmm(weights, values).view(n, G, group, t, D).permute(0, 3, 1, 2, 4).reshape(n * t, -1, D)
+    out[... if rows.rows is None else rows.rows] = attended
 
 
-def _attend_few(
-    out: torch.Tensor,
-    query: torch.Tensor,
-    blocks: tuple[torch.Tensor, torch.Tensor],
-    scratch: torch.Tensor,
-    rows: GatherRows,
-) -> None:
-    """As ``_attend_gathered``, with t rows a sequence: they and the query heads of a key head are rows together."""
-    if rows.rows is not None:
-        query = query[rows.rows]
-    (G, _, _, D), n, t = blocks[0].shape, rows.count, rows.each
-    group = query.shape[1] // G
-    tokens = _gather(blocks, scratch, rows.blocks).view(2, G, -1, D)
-    if rows.tail.size:
-        _words(tokens)[:, :, rows.tail] = 0
-    keys, values = tokens.view(2, G * n, -1, D).unbind(0)
-    grouped = query.view(n, t, G, group, D).permute(2, 0, 3, 1, 4).reshape(G * n, group * t, D)
-    scores = torch.baddbmm(rows.mask_of(G, group), grouped, keys.transpose(1, 2), alpha=D**-0.5)
-    attended = torch.bmm(torch.softmax(scores, -1), values).view(G, n, group, t, D).permute(1, 3, 0, 2, 4)
-    if rows.rows is None:
-        out.view(n, t, G, group, D).copy_(attended)
-    else:
-        out[rows.rows] = attended.reshape(n * t, -1, D)
+def _both_sides(key_blocks: torch.Tensor, value_blocks: torch.Tensor) -> torch.Tensor:
+    """View a layer's keys, and the values that lie behind them, as one tensor. Shapes: -> [2, G, tokens, D]."""
+    G, num_blocks, size, D = key_blocks.shape
+    assert value_blocks.data_ptr() == key_blocks.data_ptr() + key_blocks.nbytes
+    tokens = num_blocks * size
+    return key_blocks.as_strided((2, G, tokens, D), (G * tokens * D, tokens * D, D, 1))
 
 
 def _attend_chunk(
@@ -150,8 +130,3 @@ def _gather(blocks: tuple[torch.Tensor, torch.Tensor], scratch: torch.Tensor, id
     torch.index_select(blocks[0], 1, ids, out=both[0])
     torch.index_select(blocks[1], 1, ids, out=both[1])
     return both
-
-
-def _words(tensor: torch.Tensor) -> Any:
-    """View the tensor as a writable numpy array; two-byte floats, which numpy lacks, as integers."""
-    return (tensor if tensor.dtype is torch.float32 else tensor.view(torch.int16)).numpy()

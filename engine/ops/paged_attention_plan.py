@@ -1,10 +1,10 @@
 """How the CPU attends one step's rows: decided once a step from device numbers, used by every layer.
 
-Each live row is handled in one of four ways.
+Each live row is handled in one of three ways.
 - *View*: a single row over neighbouring blocks, alone in its step or long: keys and values are views of the pool.
-- *Gather*: the other single rows together: their blocks are copied side by side and attended in one call. Below
-  ``LONG`` tokens the copy costs less than one matrix product a sequence would.
-- *Few*: sequences with equally few rows (verified drafts) and few tokens, together like single rows.
+- *Together*: the other single rows: their tokens are copied side by side and attended in one call. Below ``LONG``
+  tokens the copy costs less than one matrix product a sequence would. Sequences with equally few rows (verified
+  drafts) and few tokens likewise.
 - *Chunk*: a sequence with several rows (a prompt, a chunk), on its own with a causal mask. When it has few rows, the
   query heads of a key head become rows too, so that keys and values are read once for all of them.
 
@@ -35,30 +35,33 @@ class ViewRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GatherRows:
-    """Sequences of t rows each, attended together. mask [n, t, tokens]; tail: gathered tokens that nobody wrote."""
+class RowsTogether:
+    """Sequences of t rows each, attended together. tokens [n, T]: places in the pool; mask [n, t, T].
+
+    A sequence with fewer than T tokens has its first one in the places behind them, which the mask hides: a stale NaN
+    would get through a mask, but what a sequence wrote itself can only harm that sequence.
+    """
 
     rows: torch.Tensor | None  # None: every row of the step
-    count: int
-    blocks: torch.Tensor
+    tokens: np.ndarray
     mask: torch.Tensor
-    tail: np.ndarray
-    _masks: dict[tuple[int, int], torch.Tensor] = dataclasses.field(default_factory=dict[tuple[int, int], torch.Tensor])
+    _found: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = dataclasses.field(
+        default_factory=dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]]
+    )
 
-    @property
-    def each(self) -> int:
-        """Rows of a sequence."""
-        return self.mask.shape[1]
+    def of_heads(self, num_kv_heads: int, tokens_per_head: int, group: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return places and mask for all heads, made once for all layers.
 
-    def mask_of(self, num_kv_heads: int, group: int = 1) -> torch.Tensor:
-        """Repeat the mask for the heads, once for all layers. Shapes: [G * n, group * t, tokens].
-
-        group: query heads of a key head, where each has mask rows of its own; one mask row serves them all.
+        group: query heads of a key head. Shapes: places in a layer's pool [2 * G * tokens_per_head, D], keys first,
+        [2 * n * G * T]; mask [n * G, group * t, T], where one mask row serves the group if each sequence has one.
         """
-        key = num_kv_heads, group
-        if key not in self._masks:
-            self._masks[key] = self.mask.repeat(num_kv_heads, group, 1)
-        return self._masks[key]
+        key = num_kv_heads, tokens_per_head, group
+        if key not in self._found:
+            heads = np.arange(2 * num_kv_heads).reshape(2, 1, -1, 1) * tokens_per_head
+            places = self.tokens[:, None] + heads  # [2, n, G, T]
+            mask = self.mask if self.mask.shape[1] == 1 else self.mask.repeat(1, group, 1)
+            self._found[key] = torch.from_numpy(places.reshape(-1)), mask.repeat_interleave(num_kv_heads, 0)
+        return self._found[key]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,8 +97,7 @@ class RowPlan:
     tokens: torch.Tensor
     one_token: int | None
     views: tuple[ViewRow, ...]
-    gather: GatherRows | None
-    few: tuple[GatherRows, ...]
+    together: tuple[RowsTogether, ...]
     chunks: tuple[ChunkRows, ...]
 
 
@@ -117,54 +119,52 @@ def plan_rows(positions: bytes, step_table: bytes, shape: tuple[int, int, int], 
     live = np.flatnonzero(is_live)
     at, of = place[live], owner[live]
     tokens = table[of, at // size].astype(np.int64) * size + at % size
-    singles: list[int] = []
-    few: dict[int, list[int]] = {}  # first rows, by the number of rows
+    together: dict[int, list[int]] = {1: []}  # first rows, by the number of rows
     chunks: list[ChunkRows] = []
     for sequence, (start, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         last = start + int(is_live[start:end].sum())  # live rows come first: positions ascend
         if 1 < last - start <= FEW and place[last - 1] < LONG:
-            few.setdefault(last - start, []).append(start)
+            together.setdefault(last - start, []).append(start)
         elif last - start > 1:
             run_tokens = int(runs[sequence]) * size
             chunk = _chunk(place[start:last], table[sequence], run_tokens=run_tokens, size=size, dtype=dtype)
             chunks.append(dataclasses.replace(chunk, start=start, end=last))
         elif last > start:
-            singles.append(start)
+            together[1].append(start)
     views = tuple(
         ViewRow(row, int(table[owner[row], 0]) * size, int(place[row]) + 1)
-        for row in singles
-        if place[row] < runs[owner[row]] * size and (len(singles) == 1 or place[row] + 1 >= LONG)
+        for row in together[1]
+        if place[row] < runs[owner[row]] * size and (len(together[1]) == 1 or place[row] + 1 >= LONG)
     )
     seen = {view.row for view in views}
-    others = [row for row in singles if row not in seen]
+    together[1] = [row for row in together[1] if row not in seen]
     return RowPlan(
         all_live=len(live) == len(place),
         live=torch.from_numpy(live),
         tokens=torch.from_numpy(tokens),
         one_token=int(tokens[0]) if len(tokens) == 1 else None,
         views=views,
-        gather=_gather(others, place, table[owner[others]], size=size, dtype=dtype) if others else None,
-        few=tuple([_gather(of, place, table[owner[of]], each=t, size=size, dtype=dtype) for t, of in few.items()]),
+        together=tuple(
+            [_together(of, t, place, table[owner[of]], size=size, dtype=dtype) for t, of in together.items() if of]
+        ),
         chunks=tuple(chunks),
     )
 
 
-def _gather(
-    first_rows: list[int], place: np.ndarray, table: np.ndarray, *, size: int, dtype: torch.dtype, each: int = 1
-) -> GatherRows:
+def _together(
+    first_rows: list[int], each: int, place: np.ndarray, table: np.ndarray, *, size: int, dtype: torch.dtype
+) -> RowsTogether:
     """Lay out sequences of ``each`` rows, whose first rows and tables are given."""
     rows = np.array(first_rows)[:, None] + np.arange(each)
     at = place[rows]  # [n, t]
-    width = -(-(int(at.max()) + 1) // size)
-    token = np.arange(width * size)
-    hidden = token > at[:, :, None]  # [n, t, width * I]
+    token = np.arange(int(at.max()) + 1)
+    hidden = token > at[:, :, None]  # [n, t, T]
+    own = np.where(hidden[:, -1], 0, token)
     mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(torch.from_numpy(hidden), float("-inf"))
-    return GatherRows(
+    return RowsTogether(
         rows=None if rows.size == len(place) else torch.from_numpy(rows.reshape(-1)),
-        count=len(rows),
-        blocks=torch.from_numpy(np.ascontiguousarray(table[:, :width]).reshape(-1)),
+        tokens=np.take_along_axis(table, own // size, axis=1).astype(np.int64) * size + own % size,
         mask=mask,
-        tail=np.flatnonzero(hidden[:, -1]),
     )
 
 
