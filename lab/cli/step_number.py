@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from lab.trace import Trace
 
 
-def place_of(trace: "Trace", number: int) -> int:
-    """Return the index of the step with this number; a negative one counts from the end. Raises: TraceError."""
+def place_of(trace: "Trace", number: int, what: str = "--step") -> int:
+    """Return the index of the step with this number; a negative one counts from the end.
+
+    what: names the number in the error. Raises: TraceError.
+    """
     count = len(trace)
     if -count <= number < 0:
         return number + count
@@ -25,6 +28,6 @@ def place_of(trace: "Trace", number: int) -> int:
         if count:
             first, last = trace.steps[0].step, trace.steps[-1].step
             there = f"a step's number, {first} to {last}, or {-count} to -1, counted from the end"
-        message = f"--step must be {there}, got {number}"
+        message = f"{what} must be {there}, got {number}"
         raise TraceError(message)
     return place

@@ -34,6 +34,20 @@ def add_action(actions: Any) -> None:
     parser.add_argument("--max-steps", type=int, metavar="N", help="steps of the page at most (2000)")
     parser.add_argument("--language", choices=("en", "zh"), default="en", help="of the page (%(default)s)")
     parser.add_argument("--dark", action="store_true", help="light on dark; else as the reader's system is set")
+    parser.add_argument(
+        "--mask",
+        nargs="+",
+        metavar="PART",
+        help="hide parts until somebody asks (m): path, reason, bucket, key, "
+        "checklist, deferrals, padding, next, or a stage's name",
+    )
+    parser.add_argument(
+        "--notes",
+        metavar="FILE",
+        help="a teacher's words beside steps and stages: a text, or .json with texts by "
+        '"STEP", "STEP/STAGE", "*/STAGE" or "*"',
+    )
+    parser.add_argument("--large", action="store_true", help="large type, for a projector")
     parser.add_argument("--redact", action="store_true", help="leave tokens and text out")
     parser.set_defaults(run=export_trace)
 
@@ -64,14 +78,22 @@ def export_trace(arguments: argparse.Namespace) -> int:
 
 def _page(trace: "Trace", arguments: argparse.Namespace) -> str:
     from lab.export.page import MOST_STEPS, PageSettings, export_page
+    from lab.widgets.lesson import make_lesson, read_notes
     from lab.widgets.places import stage_index
 
     stage = int(arguments.stage) if arguments.stage.isdecimal() else arguments.stage
+    lesson = make_lesson(
+        lambda number: trace.steps[place_of(trace, number, "a note's step")].step,
+        mask=arguments.mask,
+        notes=None if arguments.notes is None else read_notes(arguments.notes),
+        large=arguments.large,
+    )
     settings = PageSettings(
         step=0 if arguments.step is None else place_of(trace, arguments.step),
         stage=stage_index(stage),
         lang=arguments.language,
         dark=arguments.dark,
         most_steps=MOST_STEPS if arguments.max_steps is None else arguments.max_steps,
+        lesson=lesson,
     )
     return export_page(trace, settings)

@@ -18,7 +18,8 @@ from engine.errors import TraceError
 from lab.ledger_history import picked
 from lab.outline import is_outline
 from lab.trace import Trace
-from lab.widgets.static import make_page
+from lab.widgets.lesson import NO_LESSON, Lesson
+from lab.widgets.static import lesson_traits, make_page
 
 MOST_STEPS: Final = 2000  # of a page that nobody asked to be larger
 HARDEST_LIMIT: Final = 10_000  # the stepper keeps no more
@@ -60,7 +61,7 @@ class PageSettings:
     """Where the page opens and how it looks.
 
     step: index into the trace's steps. dark: light on dark for everybody; otherwise the page follows what each reader
-    has set. most_steps: that the page holds.
+    has set. most_steps: that the page holds. lesson: what a teacher adds.
     """
 
     step: int = 0
@@ -68,6 +69,7 @@ class PageSettings:
     lang: str = "en"
     dark: bool = False
     most_steps: int = MOST_STEPS
+    lesson: Lesson = NO_LESSON
 
 
 def export_page(trace: Trace, settings: PageSettings = PageSettings()) -> str:
@@ -81,7 +83,14 @@ def export_page(trace: Trace, settings: PageSettings = PageSettings()) -> str:
     chosen = trace.place(settings.step)
     first = min(max(0, chosen - settings.most_steps // 2), max(0, len(trace) - settings.most_steps))
     part = _cut(trace, first, settings.most_steps)
-    page = make_page(part, dark=settings.dark, step=chosen - first, stage=settings.stage, lang=settings.lang)
+    page = make_page(
+        part,
+        dark=settings.dark,
+        step=chosen - first,
+        stage=settings.stage,
+        lang=settings.lang,
+        **lesson_traits(settings.lesson),
+    )
     if not settings.dark:
         page = page.replace(_SCRIPT, f"{_SCRIPT}{_FOLLOW}", 1)
     return _with_policy(page.replace(_BODY, f"{_about(trace, part, settings.lang)}{_BODY}", 1))

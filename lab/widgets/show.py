@@ -95,7 +95,7 @@ def show(
         found = comparing.compare(*comparing.pair(compare))
         if chosen == "live":
             return CompareView(found, step=step, stage=stage, lang=lang, large=large)
-        _show_two(found, step=step, stage=stage, lang=lang)
+        _show_two(found, step=step, stage=stage, lang=lang, large=make_lesson(int, large=large).large)
         return None
     session = None if isinstance(what, Trace) else what
     if not isinstance(what, Trace) and not isinstance(cast("Any", getattr(what, "trace", None)), Trace):
@@ -111,7 +111,9 @@ def show(
     return None
 
 
-def _show_two(found: comparing.Comparison, *, step: int | None, stage: str | int | None, lang: str) -> None:
+def _show_two(
+    found: comparing.Comparison, *, step: int | None, stage: str | int | None, lang: str, large: bool
+) -> None:
     """Leave the sentence, the list of differences and one page for each run."""
     from lab.widgets import static
 
@@ -126,7 +128,7 @@ def _show_two(found: comparing.Comparison, *, step: int | None, stage: str | int
     first = found.first
     start = first.indices[0] if step is None and first is not None else step
     index = step_index(start, len(found.left))
-    for bundle in static.outputs_of_two(found, index, stage_index(stage), lang):
+    for bundle in static.outputs_of_two(found, index, stage_index(stage), lang, large=large):
         publish_display_data(bundle)
 
 

@@ -255,12 +255,14 @@ def make_differences(found: Comparison, lang: str = "en") -> str:
     return f"<p>{html.escape(found.sentence(lang))}</p>{table_ if listed else ''}"
 
 
-def outputs_of_two(found: Comparison, step: int, stage: int, lang: str) -> Sequence[dict[str, str]]:
+def outputs_of_two(
+    found: Comparison, step: int, stage: int, lang: str, *, large: bool = False
+) -> Sequence[dict[str, str]]:
     """Return the comparison and a page for each run as MIME bundles. step: of the left run."""
     beside = found.beside(step)
     bundles = [{"text/html": make_differences(found, lang), "text/plain": found.sentence(lang)}]
     for which, trace, index in (("A", found.left, step), ("B", found.right, 0 if beside is None else beside)):
         title = translate("diff.run", {"which": which}, lang)
-        frame = make_frame(trace, index, stage=stage, lang=lang)
+        frame = make_frame(trace, index, stage=stage, lang=lang, large=large)
         bundles.append({"text/html": f"<h4>{html.escape(title)}</h4>{frame}", "text/plain": title})
     return bundles

@@ -42,9 +42,9 @@ function cellPart(cx) {
     root,
     paint(frame, hidden) {
       const [, name, first, last] = /(\w+)\[(\d+)\](?:\[(\d+)\])?/.exec(cx.cell);
-      if (document.activeElement !== list) list.value = name;
-      if (document.activeElement !== place) place.value = first;
-      if (document.activeElement !== column) column.value = last || "0";
+      if (!list.matches(":focus")) list.value = name;
+      if (!place.matches(":focus")) place.value = first;
+      if (!column.matches(":focus")) column.value = last || "0";
       if (asked !== frame.s + cx.cell) value.value = "";
       asked = frame.s + cx.cell;
       show(second, name === "block_table");

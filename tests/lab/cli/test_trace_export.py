@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -47,6 +48,19 @@ def test_the_page_is_in_the_language_and_colours_that_were_asked_for(file, tmp_p
     assert 'data-jp-theme-light="false"' in text.split("<main")[0].rsplit("<body", 1)[1]
 
 
+def test_a_teacher_s_page_hides_parts_has_notes_and_large_type(file, tmp_path):
+    page, notes = tmp_path / "run.html", tmp_path / "notes.json"
+    notes.write_text(json.dumps({"-1/packed": "Count </script> the rows.", "*": "All"}), encoding="utf-8")
+    options = ["--step", "2", "--mask", "key", "PACKED", "--notes", str(notes), "--large"]
+    assert main(["trace", "export", str(file), "--html", str(page), *options]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("</script>") == 1
+    state = json.loads(re.search(r"^const state = (.*);$", text, re.MULTILINE)[1])
+    assert state["mask"] == {"key": ["key", "checklist", "stage.7"], "stage.4": ["stage.4"]}
+    assert state["notes"] == {"5/4": "Count </script> the rows.", "": "All"}
+    assert state["large"] is True
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -57,6 +71,8 @@ def test_the_page_is_in_the_language_and_colours_that_were_asked_for(file, tmp_p
             "--step must be a step's number, 0 to 5, or -6 to -1, counted from",
         ),
         (["--html", "OUT", "--stage", "lunch"], "stage must be 0 to"),
+        (["--html", "OUT", "--mask", "keys"], "mask hides any of path, reason, bucket, key, checklist, deferrals"),
+        (["--html", "OUT", "--notes", "no/such.txt"], "cannot read notes from no/such.txt"),
         (["--html", "OUT", "--max-steps", "0"], "a page holds 1 to 10000 steps"),
     ],
 )
@@ -65,3 +81,10 @@ def test_a_wrong_request_is_refused_in_words_and_writes_nothing(file, tmp_path, 
     assert main(["trace", "export", str(file), *[str(page) if one == "OUT" else one for one in options]]) == 2
     assert words in capsys.readouterr().err
     assert not page.exists()
+
+
+def test_a_note_at_a_step_that_is_not_there_is_refused_with_those_that_are(file, tmp_path, capsys):
+    notes = tmp_path / "notes.json"
+    notes.write_text('{"9": "text"}', encoding="utf-8")
+    assert main(["trace", "export", str(file), "--html", str(tmp_path / "x.html"), "--notes", str(notes)]) == 2
+    assert "a note's step must be a step's number, 0 to 5, or -6 to -1" in capsys.readouterr().err

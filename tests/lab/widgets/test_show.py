@@ -1,5 +1,8 @@
 """show, in a notebook and in the static profile."""
 
+import base64
+import re
+import zlib
 from types import SimpleNamespace
 
 import IPython.display
@@ -23,6 +26,19 @@ def published(monkeypatch):
     return shown
 
 
+class Open:
+    """A session that can go on."""
+
+    trace = sample_trace(2)
+    is_finished = False
+
+
+def unpacked(bundle):
+    """Return the page that a frame carries."""
+    packed = re.search(r"atob\(&quot;([^&]+)&quot;\)", bundle["text/html"])[1]
+    return zlib.decompress(base64.b64decode(packed)).decode()
+
+
 def test_a_trace_becomes_a_widget(published, monkeypatch):
     monkeypatch.delenv("LAB_STATIC", raising=False)
     widget = show(sample_trace(3), step=1, stage="Run", lang="zh")
@@ -33,12 +49,7 @@ def test_a_trace_becomes_a_widget(published, monkeypatch):
 
 def test_a_session_becomes_a_live_widget(published, monkeypatch):
     monkeypatch.delenv("LAB_STATIC", raising=False)
-
-    class Session:
-        trace = sample_trace(2)
-        is_finished = False
-
-    widget = show(Session())
+    widget = show(Open())
     assert widget is not None
     assert widget.is_live
     widget.close()
@@ -92,7 +103,7 @@ class Answer:
 def test_proofs_are_shipped_when_they_are_given(published, profile):
     widget = show(sample_trace(3), profile=profile, counterfactuals={0: Answer()})
     if widget is None:
-        assert "CudaGraphConfig.enabled" in published[2]["text/html"]
+        assert "CudaGraphConfig.enabled" in unpacked(published[2])
     else:
         assert widget.whatifs == {"0": list(Answer.say)}
         widget.close()
@@ -110,6 +121,56 @@ def test_a_trace_that_cannot_be_run_again_is_one_error(light_trace):
         show(light_trace.redact(), profile="live", counterfactuals=True)
 
 
+@pytest.mark.parametrize("profile", ["live", "static"])
+def test_a_teacher_s_link_hides_parts_and_has_notes_and_large_type(published, profile):
+    notes = {(2, "PACKED"): "Count </script> the rows.", (0, None): "Elsewhere."}
+    options = {"step": 2, "stage": "PACKED", "mask": ("path", "next"), "notes": notes, "large": True}
+    widget = show(sample_trace(4), profile=profile, **options)
+    if widget is None:
+        picture, table, page = published
+        assert picture["text/plain"] == "Step 2: 3 requests decode.\nCount </script> the rows."
+        assert "replay" not in table["text/html"] + table["text/plain"]
+        assert table["text/html"].count("<tr>") == 4  # the head, and no step to come
+        assert '"large": true' in unpacked(page)
+        assert r"Count <\/script> the rows." in unpacked(page)
+    else:
+        assert (set(widget.mask), widget.notes, widget.large) == (
+            {"path", "next"},
+            {"2/4": notes[2, "PACKED"], "0": "Elsewhere."},
+            True,
+        )
+        widget.close()
+
+
+def test_in_a_terminal_a_hidden_part_is_not_told_either(monkeypatch, capsys):
+    monkeypatch.delenv("LAB_STATIC", raising=False)
+    assert show(sample_trace(4), step=2, mask="bucket", notes="Which bucket?") is None
+    out = capsys.readouterr().out
+    assert out.startswith("Step 2: 3 requests decode.\nWhich bucket?\n")
+    assert "graph for" not in out
+
+
+def test_a_live_run_takes_notes_for_steps_to_come_and_a_recorded_one_does_not():
+    with pytest.raises(ConfigError, match="step must be from -2 to 1 in a trace of 2 steps, got 5"):
+        show(sample_trace(2), notes={5: "later"}, profile="live")
+    widget = show(Open(), notes={5: "later"}, profile="live")
+    assert widget.notes == {"5": "later"}
+    widget.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mask": "keys"}, "mask hides any of path, reason, bucket"),
+        ({"notes": 3}, "notes must be a text"),
+        ({"large": 2}, "large must be True or False, got 2"),
+    ],
+)
+def test_a_wrong_choice_of_a_teacher_is_one_error_that_names_what_is_allowed(options, words):
+    with pytest.raises(ConfigError, match=words):
+        show(sample_trace(2), profile="live", **options)
+
+
 def test_two_traces_are_shown_side_by_side(published, monkeypatch):
     monkeypatch.delenv("LAB_STATIC", raising=False)
     widget = show(compare=(sample_trace(5), sample_trace(3)), stage="Run")
@@ -121,6 +182,6 @@ def test_two_traces_are_shown_side_by_side(published, monkeypatch):
     assert published[0]["text/html"].count("<tr>") == 3
     assert [data["text/plain"] for data in published[1:]] == ["Run A", "Run B"]
     with pytest.raises(
-        ConfigError, match=r"show takes one run with its counterfactuals, or compare=\(a, b\), not both"
+        ConfigError, match=r"show takes one run with its counterfactuals, mask and notes, or compare=\(a, b\), not both"
     ):
         show(sample_trace(2), compare=(sample_trace(2), sample_trace(2)))

@@ -1,13 +1,16 @@
 """What is left of the stepper without a kernel: a picture, a table, a page that steps."""
 
 import base64
+import dataclasses
 import re
 import zlib
 
 import numpy as np
 
+from lab.imports.outline_steps import _NO_ROWS as NO_ROWS
 from lab.trace import Trace
 from lab.widgets import static
+from lab.widgets.masks import expand, hidden_parts
 from tests.lab.sample_steps import decode_step, sample_header, sample_trace
 
 
@@ -50,6 +53,36 @@ def test_a_table_marks_the_chosen_step_and_escapes_its_text():
     assert html.count('<th scope="col">') == 7
     assert '<th scope="row">▸ 2</th>' in html
     assert "HAS_CONTEXT_UNPROMOTED" in html
+
+
+def test_hidden_parts_are_in_neither_picture_nor_table():
+    trace = sample_trace(6)
+    shown = [static.make_picture(trace, 3, frozenset(hidden)) for hidden in ((), ("path",), ("next",))]
+    assert len(set(shown)) == 3
+    hidden = hidden_parts(expand(("path", "next")))
+    table = static.make_table(trace, 3, "en", hidden)
+    assert table.count('<th scope="row">') == 4
+    assert not [word for word in ("replay", "eager", "batch 4", "HAS_CONTEXT") if word in table]
+    assert table.count("<td>?</td><td>?</td>") == 4
+
+
+def test_hidden_padding_is_neither_drawn_nor_counted(light_trace):
+    at = next(at for at, step in enumerate(light_trace.steps) if step.num_padding_rows)
+    step, hidden = light_trace.steps[at], hidden_parts(expand("padding"))
+    assert static.make_picture(light_trace, at) != static.make_picture(light_trace, at, hidden)
+    row = static.make_table(light_trace, at, "en", hidden).split("▸ ")[1].split("</tr>")[0]
+    assert f"<td>{step.num_rows - step.num_padding_rows}</td><td>?</td>" in row
+
+
+def test_an_idle_step_is_a_path_of_its_own_in_table_and_picture():
+    trace = sample_trace(3)
+    idle = dataclasses.replace(
+        trace.steps[0], schedule=dataclasses.replace(trace.steps[0].schedule, spans=()), rows=NO_ROWS
+    )
+    run = Trace(trace.header, [idle, *trace.steps[1:]])
+    assert "<td>idle</td>" in static.make_table(run, 1)
+    assert "<td>eager</td>" not in static.make_table(run, 1)
+    assert static.make_picture(run, 1) != static.make_picture(trace, 1)
 
 
 def test_a_frame_has_a_title_and_holds_the_packed_page_as_an_attribute():

@@ -14,6 +14,8 @@ from engine.errors import ConfigError, TraceError
 from lab.snapshot import LAYERS, ROW_KINDS, ROW_SOURCES, WRITERS
 from lab.trace import Trace
 from lab.widgets import frames, stepper
+from lab.widgets.lesson import make_lesson, step_numbers
+from lab.widgets.masks import PARTS as PARTS_OF_MASK
 from lab.widgets.squeeze import squeeze
 from lab.widgets.stepper import Stepper, join_esm, read_css, read_part
 from lab.widgets.whatif import WHAT_IF_WORDS
@@ -21,6 +23,7 @@ from tests.lab.sample_steps import decode_step, eager_step, sample_header, sampl
 
 ESM = Path(stepper.__file__).parent / "esm"
 PARTS = sorted(ESM.glob("*.js"))
+READERS = "step, stage, selected, lang, predict_from, answers, ask, cell, revealed, large"
 
 
 class Plan:
@@ -233,9 +236,11 @@ def test_a_proof_of_a_step_that_is_not_there_or_cannot_be_run_is_said(light_trac
      ({"step": -5}, "step must be an integer from 0 to 3, got -5"),
      ({"step": True}, "step must be an integer from 0 to 3, got True"),
      ({"stage": 99}, "stage must be an integer from 0 to 12, got 99"),
+     ({"cell": "logits[0]"}, "cell must be one of input_ids, "),
+     ({"revealed": [3]}, "The 'revealed' trait of a Stepper instance contains"),
      ({"lang": "fr"}, "The 'lang' trait of a Stepper instance expected any of "),
-     ({"whatifs": {"0": 5}}, "a view may set step, stage, selected, lang, predict_from, answers, ask, got 'whatifs'"),
-     ({"trace": b"x"}, "a view may set step, stage, selected, lang, predict_from, answers, ask, got 'trace'")],
+     ({"whatifs": {"0": 5}}, f"a view may set {READERS}, got 'whatifs'"),
+     ({"trace": b"x"}, f"a view may set {READERS}, got 'trace'")],
 )  # fmt: skip
 def test_what_a_view_may_not_choose_is_refused_and_the_view_set_right(state, words, monkeypatch):
     widget = Stepper(sample_trace(4), step=2, stage=2)
@@ -251,6 +256,21 @@ def test_what_a_view_may_not_choose_is_refused_and_the_view_set_right(state, wor
     widget.set_state(state)  # in a notebook the alert is all
     widget.set_state({"step": 3, "stage": 9, "lang": "zh"})
     assert (widget.step, widget.stage, widget.lang) == (3, 9, "zh")
+    widget.close()
+
+
+def test_a_lesson_is_shipped_and_its_hidden_parts_are_in_no_text():
+    trace = sample_trace(4)
+    lesson = make_lesson(step_numbers(trace), mask=("path", "next"), notes={2: "Why?"}, large=True)
+    widget = Stepper(trace, step=2, lesson=lesson)
+    assert widget.mask == {"path": list(PARTS_OF_MASK["path"]), "next": ["next"]}
+    assert (widget.notes, widget.large, widget.revealed) == ({"2": "Why?"}, True, [])
+    text = widget.as_text()
+    assert "> Step 2: 3 requests decode." in text
+    assert not [word for word in ("graph", "replay", "eager", "Step 3") if word in text]
+    assert "replays the graph" in widget.sentence()  # who asks for it by name is told
+    widget.set_state({"revealed": ["2path", "*"], "large": False})
+    assert (widget.revealed, widget.large) == (["2path", "*"], False)
     widget.close()
 
 
