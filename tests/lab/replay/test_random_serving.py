@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.config import EngineConfig, KVCacheConfig, SchedulerConfig
+from engine.executor.lifecycle import num_final_tokens
 from engine.llm_request import RequestSpec
 from lab.replay.null_engine import build_null_engine, length_params
 
 MAX_SEQ_LEN = 48
 PROMPT = 24
 ANSWER = 12
+HOLDER = (1 << 62) + 1_000_000  # ids up there are no requests; the padding dummy has the first of them
 CACHES = [
     {"enable_block_reuse": False},
     {"enable_partial_reuse": False},
@@ -24,7 +26,7 @@ CACHES = [
 
 
 class Serving(RuleBasedStateMachine):
-    """Requests come, are aborted, continue each other, and are served by an engine that is too small for them."""
+    """Requests come, are aborted and forked, continue each other, in an engine that is too small for them."""
 
     @initialize(
         policy=st.sampled_from(["guaranteed_no_evict", "max_utilization", "static_batch"]),
@@ -38,7 +40,7 @@ class Serving(RuleBasedStateMachine):
     )
     def start(self, *, policy, chunking, overlap, tokens_per_block, spare_blocks, kv, max_batch_size, draft_len):
         """Build an engine whose pool holds the longest request and little more."""
-        smallest = -(-MAX_SEQ_LEN // tokens_per_block)
+        self.spare_blocks, smallest = spare_blocks, -(-MAX_SEQ_LEN // tokens_per_block)
         self.engine = build_null_engine(
             EngineConfig(
                 device="cpu",
@@ -59,6 +61,8 @@ class Serving(RuleBasedStateMachine):
         self.known: dict[int, RequestSpec] = {}
         self.done: dict[int, object] = {}
         self.aborted: set[int] = set()
+        self.forks: dict[int, tuple[int, ...]] = {}  # holder that is no request -> its blocks
+        self.num_forks = 0
 
     def submit(self, prompt, num_tokens, **fields):
         request_id = len(self.known)
@@ -109,6 +113,55 @@ class Serving(RuleBasedStateMachine):
             self.check_engine()
             self.take()
 
+    @precondition(lambda self: self.engine.resources.kv_cache.num_free_blocks)
+    @rule(data=st.data())
+    def evict(self, data):
+        """Ask for free blocks, as a request would, so that what is cached in them must go; then give them back."""
+        kv_cache = self.engine.resources.kv_cache
+        most = min(kv_cache.num_free_blocks, kv_cache.blocks_for(MAX_SEQ_LEN))
+        count, cached = data.draw(st.integers(1, most)), kv_cache.num_cached_blocks
+        before = {i: kv_cache.block_table(i) for i in kv_cache.live_request_ids}
+        kv_cache.reserve(HOLDER, count * kv_cache.tokens_per_block)
+        taken = set(kv_cache.block_table(HOLDER))
+        assert not taken & {block for table in before.values() for block in table}, "a block in use was taken"
+        assert {i: kv_cache.block_table(i) for i in before} == before
+        assert kv_cache.num_cached_blocks <= cached
+        self.check_engine()
+        kv_cache.free(HOLDER)
+
+    def num_final_blocks(self, request_id):
+        """Count the full blocks whose content nobody writes any more."""
+        kv_cache, live = self.engine.resources.kv_cache, self.engine.executor._queue.live
+        if request_id not in live or not kv_cache.num_reserved_tokens(request_id):
+            return 0
+        return num_final_tokens(live[request_id].request) // kv_cache.tokens_per_block
+
+    def forkable(self):
+        return [i for i in sorted(self.wanted) if self.spare_blocks and self.num_final_blocks(i)]
+
+    @precondition(lambda self: not self.forks and self.forkable())
+    @rule(data=st.data())
+    def fork(self, data):
+        """Let somebody else hold the full blocks of a request; whatever becomes of it, they stay as they are."""
+        kv_cache = self.engine.resources.kv_cache
+        parent = data.draw(st.sampled_from(self.forkable()))
+        count = data.draw(st.integers(1, min(self.num_final_blocks(parent), self.spare_blocks)))
+        child = HOLDER + 1 + self.num_forks
+        self.num_forks += 1
+        free = kv_cache.num_free_blocks
+        assert kv_cache.fork(parent, child, count * kv_cache.tokens_per_block) == (), "full blocks are shared"
+        assert kv_cache.num_free_blocks == free
+        self.forks[child] = kv_cache.block_table(child)
+        assert self.forks[child] == kv_cache.block_table(parent)[:count]
+
+    @precondition(lambda self: self.forks)
+    @rule()
+    def drop_fork(self):
+        """Give shared blocks back, of a request that may be gone by now."""
+        child, table = self.forks.popitem()
+        assert self.engine.resources.kv_cache.block_table(child) == table
+        self.engine.resources.kv_cache.free(child)
+
     def take(self):
         for finished in self.engine.executor.take_finished():
             request = finished.request
@@ -134,6 +187,8 @@ class Serving(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         executor, num_steps = self.engine.executor, 0
+        for child in self.forks:
+            self.engine.resources.kv_cache.free(child)
         while executor.has_unfinished:
             executor.step()
             executor.check()
