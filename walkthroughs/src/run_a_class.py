@@ -60,8 +60,8 @@ main(["release", "ps1", *FILES, "--out", "ps1-for-students"])
 print(sorted(path.name for path in Path("ps1-for-students").iterdir()))
 
 # %% [markdown]
-# The folder holds the notebook, the project's source without hidden checks, and a page that says how to begin. Students install
-# `requirements.txt` (PyTorch is not in it) and open the notebook. Before the command says "released", a *leak gate* has looked at every
+# The folder holds the notebook, the project's source without hidden checks, the walkthroughs, and a page that says how to begin. Students
+# install `requirements.txt` (PyTorch is not in it) and open the notebook. Before the command says "released", a *leak gate* has looked at every
 # function in the folder.
 #
 # ## Break it on purpose: release an answer
@@ -184,6 +184,21 @@ after = read_gradebook(Path("grades"))
 # ```
 #
 # with an image of your own that has Stepscope installed. Even then, what the container may write (`grades`) is only as good as the container.
+#
+# ## Your own class
+#
+# In a terminal, in a folder of your own (not in the checkout; `CHECKOUT` is where that lies). Write `course.toml` and `seed.toml` as above,
+# with your students, then:
+#
+# ```
+# CHECKOUT/.venv/bin/stepscope release ps1 --course course.toml --seed-file seed.toml --out ps1-for-students
+# CHECKOUT/.venv/bin/stepscope grade submissions --course course.toml --seed-file seed.toml --out grades
+# CHECKOUT/.venv/bin/stepscope report grades
+# ```
+#
+# Between the first line and the second, students get the folder `ps1-for-students` (zip it), and you put what they hand in under
+# `submissions`. Keep `graded` in the folder `grades`: what is in there is not graded again. The pages in `grades/report/students` are one
+# file a student, and load nothing.
 #
 # ## From here
 #
