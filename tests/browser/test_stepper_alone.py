@@ -164,7 +164,7 @@ def test_a_prediction_hides_the_path_until_it_is_made(page_over, trace):
     assert page.evaluate("() => model.get('answers')") == {"2way": "eager", "3way": "eager"}
 
 
-@pytest.mark.parametrize("question", ["batch", "bucket", "path", "cell"])
+@pytest.mark.parametrize("question", ["batch", "bucket", "path"])
 def test_each_question_hides_the_step_and_scores_the_answer_as_the_kernel_does(page_over, trace, question):
     page = page_over(trace, step=4, stage=0)
     focus(page)

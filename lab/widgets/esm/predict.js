@@ -27,7 +27,7 @@ function cellPart(cx) {
   const column = number("0");
   const value = number(null);
   const choose = () => cx.set({ cell: `${list.value}[${Math.max(0, place.value | 0)}]${list.value === "block_table" ? `[${Math.max(0, column.value | 0)}]` : ""}` });
-  for (const node of [list, place, column]) node.addEventListener("change", choose);
+  for (const node of [list, place, column]) node.addEventListener("input", choose);
   const give = () => value.value !== "" && cx.act.answer(String(+value.value));
   value.addEventListener("keydown", (event) => event.key === "Enter" && give());
   const field = (id, node) => h("label", null, cx.label(h("span", { class: "ss-soft" }), id), " ", node);
