@@ -16,7 +16,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-@dataclasses.dataclass(slots=True)
+# Without __eq__ and __repr__: ``signal`` would compare and show it, at more than the cost of all else here.
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class _Listener:
     """The handler that stands in for ``previous``. depth: blocks that must not be interrupted, one in the other."""
 
