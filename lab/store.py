@@ -25,6 +25,7 @@ import numpy.typing as npt
 from engine import fields
 from engine.errors import TraceError
 from lab.coherence import require_coherent
+from lab.collector import collector_held
 from lab.columns import MOST_VALUES, all_of, cut_arrays, cut_tuples, decode_column, encode_column
 from lab.snapshot import SNAPSHOT_VERSION, MetadataView, StepSnapshot
 
@@ -266,7 +267,8 @@ class StoredSteps(Sequence[StepSnapshot]):
                     raise ValueError(message)
                 columns = {path: decode_column(stored) for path, stored in window["columns"].items()}
                 reader = _Reader(columns, self._strings, self._version)
-                steps: list[StepSnapshot] = reader.read(StepSnapshot, "")
+                with collector_held():
+                    steps: list[StepSnapshot] = reader.read(StepSnapshot, "")
                 if len(steps) != window["num_steps"]:
                     message = f"{len(steps)} steps where {window['num_steps']} are promised"
                     raise ValueError(message)

@@ -15,6 +15,7 @@ import html
 from typing import Final
 
 from engine.errors import TraceError
+from lab.collector import collector_held
 from lab.ledger_history import picked
 from lab.outline import is_outline
 from lab.trace import Trace
@@ -82,15 +83,16 @@ def export_page(trace: Trace, settings: PageSettings = PageSettings()) -> str:
         raise TraceError(message)
     chosen = trace.place(settings.step)
     first = min(max(0, chosen - settings.most_steps // 2), max(0, len(trace) - settings.most_steps))
-    part = _cut(trace, first, settings.most_steps)
-    page = make_page(
-        part,
-        dark=settings.dark,
-        step=chosen - first,
-        stage=settings.stage,
-        lang=settings.lang,
-        **lesson_traits(settings.lesson),
-    )
+    with collector_held():
+        part = _cut(trace, first, settings.most_steps)
+        page = make_page(
+            part,
+            dark=settings.dark,
+            step=chosen - first,
+            stage=settings.stage,
+            lang=settings.lang,
+            **lesson_traits(settings.lesson),
+        )
     if not settings.dark:
         page = page.replace(_SCRIPT, f"{_SCRIPT}{_FOLLOW}", 1)
     return _with_policy(page.replace(_BODY, f"{_about(trace, part, settings.lang)}{_BODY}", 1))

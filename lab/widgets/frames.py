@@ -1,8 +1,8 @@
 """Frames: recorded steps as the compact JSON that the browser draws, shipped once and appended to when live.
 
 A frame is a dict of short lists in a fixed order (below); what follows from others is left out and derived in
-``esm/store.js``. Block tables travel as changes. Long chunks keep their first and last tokens. The whole is
-deflated: about 250 bytes a step of batch 8.
+``esm/store.js``. Block tables travel as changes; checks and conditions that an earlier frame has, as its index. Long
+chunks keep their first and last tokens. The whole is deflated: about 250 bytes a step of batch 8.
 
     s step   sch spans [request, kind, start, rows, logits], paused, def [request, reason, needed, available],
              bud [rows, max, requests, max, free blocks], prom, k drafts a row, asked [request, start, rows]
@@ -10,8 +10,8 @@ deflated: about 250 bytes a step of batch 8.
     rows     [request, kind, source, slot, first position, count, tokens]     gid rows with logits
     buf      [buffer, live, origins [start, end, step, writer], values or null]
     meta     obj, be, rid, q, cached, slots, nctx, n, padded      bt [request, kept, added]
-    path     key, reason, bucket, n, cond [reason, passed, needed, got], args of the reason's words
-    run      path, sim, key, pool, check, steady (why not, or ""), fl [order, unread, late, device times or null]
+    path     key, reason, bucket, n, cond [reason, passed, needed, got] or a frame, args of the reason's words
+    run      path, sim, key, pool, check or a frame, steady (why not, or ""), fl [order, unread, late, device times]
     out      tok, txt, fin, cont, freed, acc [request, drafts accepted], led      marks [row, what is wrong with it]
     us       host time by stage      say, chg sentences      gap
     led      owners [block, requests ...], nodes [node, parent, tokens, label], places [node, host block, blocks ...],
@@ -21,19 +21,19 @@ Does not: choose sentences (``narration.py``), hold words, or touch a widget.
 Source: columnar traces shipped once; stepping in the browser costs 2 ms where a kernel round trip costs 73.
 """
 
-import itertools
 import json
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from lab.collector import collector_held
 from lab.ledger import LedgerView
 from lab.ledger_history import picked
 from lab.outline import IMPORTED
-from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, MetadataView, RowsView, StepSnapshot
+from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, IntArray, MetadataView, RowsView, StepSnapshot
 from lab.trace import RequestRecord, RowMark, Trace, TraceHeader
 from lab.trace_summary import path_word
 from lab.widgets.header import encode_header
@@ -46,6 +46,7 @@ TAIL_TOKENS: Final = 8
 MAX_VALUES: Final = 32  # cells of a buffer that are drawn, esm/panel_buffers.js
 MAX_GATHERED: Final = 256
 MAX_PROMPT_CHARACTERS: Final = 400
+_WRITER_CODES: Final = {name: code for code, name in enumerate(WRITERS)}
 
 Json = dict[str, Any]
 
@@ -67,6 +68,7 @@ class FrameEncoder:
         self._buffers: dict[tuple[Any, ...], int] = {}
         self._logs: dict[str, list[tuple[int, Any]]] = {"requests": [], "texts": [], "buffers": []}
         self._shipped: set[tuple[str, int]] = set()
+        self._spelled: dict[tuple[Any, ...], int] = {}  # checks and conditions, and the frame that spells them out
         self._previous: StepSnapshot | None = None
         self._marks: dict[int, list[RowMark]] = {}
         for mark in trace.marks:
@@ -84,10 +86,11 @@ class FrameEncoder:
             self._log("requests", request.request_id, lambda r=request: _request(r, was_cut=header.num_dropped > 0))
         for token, text in header.pieces.items():
             self._log("texts", token, lambda t=token, s=text: [t, s])
-        for step in steps:
-            if step.step > self.last_step:
-                self.frames.append(self._frame(step))
-                self._previous = step
+        with collector_held():
+            for step in steps:
+                if step.step > self.last_step:
+                    self.frames.append(self._frame(step))
+                    self._previous = step
 
     def part(self, first: int = 0) -> Json:
         """Return the frames from index ``first`` on, with the names that a view which has the others lacks."""
@@ -122,15 +125,43 @@ class FrameEncoder:
             "buf": [self._buffer(view) for view in step.buffers],
             "meta": _metadata(step.metadata),
             "bt": self._table_changes(step),
-            **_path_and_run(step, self._buckets),
+            **self._path_and_run(step),
             "marks": [[mark.row, mark.text] for mark in marks],
             "out": _outcome(step),
-            "us": [None if math.isnan(us) else round(float(us)) for us in step.host_us],
+            "us": [None if math.isnan(us) else round(us) for us in step.host_us.tolist()],
             "say": sentences(step, self._buckets, gap=gap, num_wrong=len(marks)),
             "chg": changes(step, self._previous),
             "gap": gap,
         }
         return outlined(frame, step) if step.mode == IMPORTED else frame
+
+    def _path_and_run(self, step: StepSnapshot) -> Json:
+        path, graph, flight = step.path, step.graph, step.graph.flight
+        verdict = {True: 1, False: 0, None: None}
+        return {
+            "path": {
+                "key": path.key,
+                "reason": path.reason,
+                "bucket": path.bucket,
+                "n": path.num_requests,
+                "cond": self._once(path.conditions, lambda c: [c.reason, verdict[c.passed], c.needed, c.got]),
+                "args": reason_arguments(step, self._buckets) if path.reason is not None else {},
+            },
+            "run": {
+                "path": path_word(step),
+                "sim": graph.simulated,
+                "key": graph.key,
+                "pool": graph.pool_bytes,
+                "steady": graph.steady,
+                "check": self._once(graph.check, lambda c: [c.name, c.expected, c.got, int(c.passed)]),
+                "fl": [_order(flight.order), list(flight.unread), [list(run) for run in flight.late], flight.device_us],
+            },
+        }
+
+    def _once(self, lines: tuple[Any, ...], encode_line: Callable[[Any], list[Any]]) -> list[Any] | int:
+        """Return the lines, or the index of the frame that has the same ones: most steps repeat them."""
+        at = self._spelled.setdefault(lines, len(self.frames)) if lines else len(self.frames)
+        return at if at < len(self.frames) else [encode_line(line) for line in lines]
 
     def _buffer(self, view: BufferView) -> list[Any]:
         key = (view.layer, view.name, view.address, view.capacity, view.dtype)
@@ -142,7 +173,7 @@ class FrameEncoder:
         return [
             self._buffers[key],
             view.live_rows,
-            [[o.start, o.end, o.step, WRITERS.index(o.writer)] for o in view.origins],
+            [[o.start, o.end, o.step, _WRITER_CODES[o.writer]] for o in view.origins],
             None if view.values is None else _values(view.values),
         ]
 
@@ -211,29 +242,21 @@ def _row_groups(rows: RowsView) -> list[list[Any]]:
     """Cut the flat layout where request, kind or source changes or a position does not follow the one before."""
     if not rows.num_rows:
         return []
-    follows = (
-        (np.diff(rows.request_ids) == 0)
-        & (np.diff(rows.kinds.astype(np.int16)) == 0)
-        & (np.diff(rows.sources.astype(np.int16)) == 0)
-        & (np.diff(rows.positions) == 1)
+    ids, kinds, sources, positions = rows.request_ids, rows.kinds, rows.sources, rows.positions
+    follows = (ids[1:] == ids[:-1]) & (kinds[1:] == kinds[:-1]) & (sources[1:] == sources[:-1])
+    follows &= positions[1:] == positions[:-1] + 1
+    starts = np.flatnonzero(np.concatenate(([True], ~follows)))
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    firsts = zip(
+        *[column[starts].tolist() for column in (ids, kinds, sources, rows.source_slots, positions)], strict=True
     )
-    starts = [0, *(np.flatnonzero(~follows) + 1).tolist(), rows.num_rows]
-    return [_group(rows, start, end) for start, end in itertools.pairwise(starts)]
+    runs = zip(firsts, starts.tolist(), ends, strict=True)
+    return [[*first, end - start, _shown_tokens(rows.token_ids[start:end])] for first, start, end in runs]
 
 
-def _group(rows: RowsView, start: int, end: int) -> list[Any]:
-    tokens: list[int] = rows.token_ids[start:end].tolist()
-    if len(tokens) > HEAD_TOKENS + TAIL_TOKENS:
-        tokens = tokens[:HEAD_TOKENS] + tokens[-TAIL_TOKENS:]
-    return [
-        int(rows.request_ids[start]),
-        int(rows.kinds[start]),
-        int(rows.sources[start]),
-        int(rows.source_slots[start]),
-        int(rows.positions[start]),
-        end - start,
-        tokens,
-    ]
+def _shown_tokens(token_ids: IntArray) -> list[int]:
+    tokens: list[int] = token_ids.tolist()
+    return tokens if len(tokens) <= HEAD_TOKENS + TAIL_TOKENS else tokens[:HEAD_TOKENS] + tokens[-TAIL_TOKENS:]
 
 
 def _values(values: np.ndarray[Any, Any]) -> list[Any]:
@@ -254,30 +277,6 @@ def _metadata(metadata: MetadataView) -> Json:
         "nctx": metadata.num_contexts,
         "n": metadata.num_tokens,
         "padded": metadata.padded_num_tokens,
-    }
-
-
-def _path_and_run(step: StepSnapshot, buckets: Sequence[int]) -> Json:
-    path, graph, flight = step.path, step.graph, step.graph.flight
-    verdict = {True: 1, False: 0, None: None}
-    return {
-        "path": {
-            "key": path.key,
-            "reason": path.reason,
-            "bucket": path.bucket,
-            "n": path.num_requests,
-            "cond": [[c.reason, verdict[c.passed], c.needed, c.got] for c in path.conditions],
-            "args": reason_arguments(step, buckets) if path.reason is not None else {},
-        },
-        "run": {
-            "path": path_word(step),
-            "sim": graph.simulated,
-            "key": graph.key,
-            "pool": graph.pool_bytes,
-            "steady": graph.steady,
-            "check": [[c.name, c.expected, c.got, int(c.passed)] for c in graph.check],
-            "fl": [_order(flight.order), list(flight.unread), [list(run) for run in flight.late], flight.device_us],
-        },
     }
 
 

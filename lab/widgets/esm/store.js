@@ -62,6 +62,9 @@ class Store {
     }
     for (const [rid, token] of frame.out.tok) Store.note(this.outputs, rid, [at, token]);
     for (const [rid, text] of frame.out.txt) Store.note(this.written, rid, [at, text]);
+    // A number instead of lines: the frame that spells them out.
+    if (frame.path.cond.map === undefined) frame.path.cond = this.frames[frame.path.cond].path.cond;
+    if (frame.run.check.map === undefined) frame.run.check = this.frames[frame.run.check].run.check;
     const [order] = frame.run.fl; // one number stands for ten that follow each other
     if (order.length === 1) for (let stage = 1; stage < 10; stage += 1) order.push(order[0] + stage);
     frame.acc = new Map(frame.out.acc);

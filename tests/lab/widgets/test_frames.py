@@ -136,6 +136,23 @@ def test_a_step_of_eight_costs_less_than_300_bytes():
     assert len(deflate(FrameEncoder(trace).part())) < 300 * 1000
 
 
+def test_checks_and_conditions_are_spelled_out_once_and_named_by_the_frame_that_has_them():
+    steps = [decode_step(0), decode_step(1), eager_step(2), decode_step(3)]
+    frames = FrameEncoder(Trace(sample_header(), steps)).frames
+    assert [line[0] for line in frames[0]["run"]["check"]] == [line.name for line in steps[0].graph.check]
+    assert [line[0] for line in frames[0]["path"]["cond"]] == [line.reason for line in steps[0].path.conditions]
+    assert [frame["run"]["check"] for frame in frames[1:]] == [0, [], 0]
+    assert [frame["path"]["cond"] for frame in frames[1::2]] == [0, 0]
+    assert len(frames[2]["path"]["cond"]) == len(steps[2].path.conditions)
+
+
+def test_ten_thousand_steps_of_eight_are_at_most_three_megabytes_on_the_wire_and_thirty_in_the_browser():
+    steps = [decode_step(i) for i in range(2000)]
+    part = FrameEncoder(Trace(sample_header(), steps)).part()
+    assert len(deflate(part)) * 5 < 3e6
+    assert len(json.dumps(part, separators=(",", ":"))) * 5 < 30e6
+
+
 def test_a_frame_carries_the_ledger_drafts_and_the_order_of_stages():
     step = decode_step(7, batch=2, overlap=True)
     spans = tuple(dataclasses.replace(span, kind="E", num_rows=3, drafts=(4, 5)) for span in step.schedule.spans)
