@@ -6,15 +6,13 @@ Does not: measure (``lab/bench`` does).
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lab.cli.trace import table
 
 _NO_GPU: Final = "needs a CUDA GPU"  # what the engine says of a device that is not there
 _ON_THE_TAPE: Final = "graphs are simulated by the CPU tape: a replay runs the same operations as an eager step"
-_REHEARSAL: Final = (
-    "Without one there is nothing to measure; `stepscope bench gpu --device cpu --shapes tiny` rehearses on the tape"
-)
 
 
 def add_parser(commands: Any) -> None:
@@ -23,7 +21,7 @@ def add_parser(commands: Any) -> None:
         "bench", help="measure decode speed", description="Measure decode speed on this machine."
     )
     parser.set_defaults(wait_policy="ACTIVE")  # a benchmark has the machine to itself
-    targets = parser.add_subparsers(title="targets", metavar="TARGET", required=True)
+    targets = parser.add_subparsers(title="targets", metavar="TARGET", dest="target", required=True)
     cpu = targets.add_parser("cpu", help="beside transformers' generate, same weights, same run")
     cpu.add_argument("--model", default="smollm2-135m", help="a name, a .gguf file or a folder (%(default)s)")
     cpu.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8], metavar="N", help="batch sizes (1 4 8)")
@@ -45,21 +43,27 @@ def add_parser(commands: Any) -> None:
 
 def _add_gpu(targets: Any) -> None:
     gpu = targets.add_parser("gpu", help="beside transformers' static cache and the memory's limit, random weights")
-    gpu.add_argument(
+    _add_generate(gpu, [1, 64])
+    gpu.set_defaults(run=run_gpu)
+
+
+def _add_generate(parser: argparse.ArgumentParser, batches: list[int]) -> None:
+    """Add the options of a benchmark of ``LLM.generate`` and of replays alone, over random weights."""
+    sizes = " ".join(map(str, batches))
+    parser.add_argument(
         "--shapes",
         nargs="+",
         default=["smollm2-135m", "llama-3.1-8b"],
         metavar="NAME",
         help="models of these shapes (smollm2-135m llama-3.1-8b; also tiny, for rehearsals)",
     )
-    gpu.add_argument("--batches", type=int, nargs="+", default=[1, 64], metavar="N", help="batch sizes (1 64)")
-    gpu.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
-    gpu.add_argument("--new-tokens", type=int, default=128, metavar="N", help="tokens of each request (%(default)s)")
-    gpu.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds behind each median (%(default)s)")
-    gpu.add_argument("--replays", type=int, default=100, metavar="N", help="replays of a round (%(default)s)")
-    gpu.add_argument("--device", default="cuda", help="where to measure; cpu is a rehearsal on the tape (%(default)s)")
-    gpu.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    gpu.set_defaults(run=run_gpu)
+    parser.add_argument("--batches", type=int, nargs="+", default=batches, metavar="N", help=f"batch sizes ({sizes})")
+    parser.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
+    parser.add_argument("--new-tokens", type=int, default=128, metavar="N", help="tokens of each request (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds behind each median (%(default)s)")
+    parser.add_argument("--replays", type=int, default=100, metavar="N", help="replays of a round (%(default)s)")
+    parser.add_argument("--device", default="cuda", help="cuda:N, or cpu for a rehearsal on the tape (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
 
 
 def _add_host(targets: Any) -> None:
@@ -77,41 +81,9 @@ def _add_host(targets: Any) -> None:
 
 def _add_overlap(targets: Any) -> None:
     overlap = targets.add_parser("overlap", help="LLM.generate with and without overlap, beside replays alone")
-    overlap.add_argument("--shapes", nargs="+", default=["smollm2-135m", "llama-3.1-8b"], metavar="NAME")
-    overlap.add_argument("--batches", type=int, nargs="+", default=[1, 64, 256], metavar="N", help="sizes (1 64 256)")
-    overlap.add_argument("--prompt-len", type=int, default=128, metavar="N", help="tokens of a prompt (%(default)s)")
-    overlap.add_argument("--new-tokens", type=int, default=128, metavar="N", help="tokens of a request (%(default)s)")
-    overlap.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds behind each median (%(default)s)")
-    overlap.add_argument("--replays", type=int, default=100, metavar="N", help="replays of a round (%(default)s)")
+    _add_generate(overlap, [1, 64, 256])
     overlap.add_argument("--profile", action="store_true", help="list the functions of a steady step on stderr")
-    overlap.add_argument("--device", default="cuda", help="cpu is a rehearsal on the tape (%(default)s)")
-    overlap.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     overlap.set_defaults(run=run_overlap)
-
-
-def run_overlap(arguments: argparse.Namespace) -> int:
-    """Print tokens a second of replays and of generate, for each shape and batch; context on stderr."""
-    from lab.bench.overlap import OverlapBench, measure
-
-    settings = OverlapBench(
-        shapes=tuple(arguments.shapes),
-        batches=tuple(arguments.batches),
-        prompt_len=arguments.prompt_len,
-        new_tokens=arguments.new_tokens,
-        rounds=arguments.rounds,
-        replays=arguments.replays,
-        profile=arguments.profile,
-    )
-    rows: list[dict[str, Any]] = []
-    try:
-        rows.extend(measure(settings, device=arguments.device, note=_note))
-    except KeyboardInterrupt:
-        if rows:
-            _report(rows, as_json=arguments.json)
-        raise
-    if not arguments.json:
-        rows = [{**row, "host_us": row["host_us"]["host"]} for row in rows]
-    return _report(rows, as_json=arguments.json)
 
 
 def run_cpu(arguments: argparse.Namespace) -> int:
@@ -131,27 +103,41 @@ def run_cpu(arguments: argparse.Namespace) -> int:
 
 def run_gpu(arguments: argparse.Namespace) -> int:
     """Print decode tokens a second of both and the share of the limit, for each shape and batch; context on stderr."""
-    from engine.errors import ConfigError
     from lab.bench.gpu import GpuBench, measure
 
-    settings = GpuBench(
-        shapes=tuple(arguments.shapes),
-        batches=tuple(arguments.batches),
-        prompt_len=arguments.prompt_len,
-        new_tokens=arguments.new_tokens,
-        rounds=arguments.rounds,
-        replays=arguments.replays,
-    )
+    settings = GpuBench(**_generate_settings(arguments))
+    return _run_generate(arguments, lambda device: measure(settings, device=device, note=_note))
+
+
+def run_overlap(arguments: argparse.Namespace) -> int:
+    """Print tokens a second of replays and of generate, for each shape and batch; context on stderr."""
+    from lab.bench.overlap import OverlapBench, measure
+
+    settings = OverlapBench(**_generate_settings(arguments), profile=arguments.profile)
+    return _run_generate(arguments, lambda device: measure(settings, device=device, note=_note))
+
+
+def _generate_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of ``_add_generate``, under the names of the benchmarks' settings."""
+    lists = {name: tuple(getattr(arguments, name)) for name in ("shapes", "batches")}
+    return lists | {name: getattr(arguments, name) for name in ("prompt_len", "new_tokens", "rounds", "replays")}
+
+
+def _run_generate(arguments: argparse.Namespace, measure: Callable[[str], Iterable[dict[str, Any]]]) -> int:
+    """Measure and print; after minutes of it an interrupt still shows what is complete. Raises: ConfigError."""
+    from engine.errors import ConfigError
+
     rows: list[dict[str, Any]] = []
     try:
-        rows.extend(measure(settings, device="cuda" if arguments.device == "auto" else arguments.device, note=_note))
+        rows.extend(measure("cuda" if arguments.device == "auto" else arguments.device))
     except ConfigError as error:
         if _NO_GPU not in str(error):
             raise
-        message = f"{str(error).partition(';')[0]}. {_REHEARSAL}"
+        rehearsal = f"`stepscope bench {arguments.target} --device cpu --shapes tiny` rehearses on the tape"
+        message = f"{str(error).partition(';')[0]}. Without one there is nothing to measure; {rehearsal}"
         raise ConfigError(message) from error
     except KeyboardInterrupt:
-        if rows:  # minutes of measurement: what is complete is shown
+        if rows:
             _report(rows, as_json=arguments.json)
         raise
     return _report(rows, as_json=arguments.json)
@@ -206,5 +192,8 @@ def _note(line: str) -> None:
 
 
 def _report(rows: list[dict[str, Any]], *, as_json: bool) -> int:
+    """Print rows. A table has one number for the host's time: its sum, where a row has it by stage."""
+    if not as_json:
+        rows = [{**row, "host_us": row["host_us"]["host"]} if "host_us" in row else row for row in rows]
     print(json.dumps(rows, indent=2) if as_json else table(rows))
     return 0

@@ -24,7 +24,7 @@ _OTHER_NAMES: Final = {
 # What argparse knows besides options: arguments without dashes, and what the commands put there themselves.
 _NO_OPTIONS: Final = (
     "prompt", "file", "name", "trace", "left", "right", "exercise", "set", "submissions", "grades",
-    "run", "status", "wait_policy",
+    "run", "status", "target", "wait_policy",
 )  # fmt: skip
 _GROUP: Final = r"(?:[A-Z]\w*Config|SamplingParams)"
 _CALL: Final = re.compile(rf"{_GROUP}\((\w+)=['\"]?([^'\")]*)['\"]?\)")

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from lab.bench import cpu, gpu, host, schedule
+from lab.bench import cpu, gpu, host, overlap, schedule
 from lab.cli.main import main
 
 CPU_ROWS = [{"batch": 1, "stepscope_tok_s": 20.5, "transformers_tok_s": 10.0, "ratio": 2.05}]
@@ -60,14 +60,37 @@ def test_an_interrupted_gpu_benchmark_prints_the_rows_that_are_complete(monkeypa
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_without_cuda_the_command_says_what_it_needs(capsys):
-    for device in ("cuda", "auto"):
-        assert main(["bench", "gpu", "--device", device]) == 2
+    for target, device in (("gpu", "cuda"), ("gpu", "auto"), ("overlap", "cuda")):
+        assert main(["bench", target, "--device", device]) == 2
         error = capsys.readouterr().err
         assert "device 'cuda' needs a CUDA GPU, but " in error
         assert error.endswith(
-            ". Without one there is nothing to measure; `stepscope bench gpu --device cpu --shapes tiny` rehearses on "
-            "the tape\n"
+            f". Without one there is nothing to measure; `stepscope bench {target} --device cpu --shapes tiny` "
+            "rehearses on the tape\n"
         )
+
+
+OVERLAP_ROW = {"shape": "tiny", "batch": 4, "of_replays": 0.9, "host_us": {"SCHEDULED": 20.5, "host": 71.5}}
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_an_overlap_table_has_the_sum_of_the_hosts_time_and_json_every_stage(is_interrupted, monkeypatch, capsys):
+    asked = []
+
+    def measure(settings, *, device, note):
+        asked.append((settings, device))
+        yield OVERLAP_ROW
+        if is_interrupted:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(overlap, "measure", measure)
+    status = 130 if is_interrupted else 0
+    assert main(["bench", "overlap", "--json", "--profile", "--batches", "4"]) == status
+    assert json.loads(capsys.readouterr().out) == [OVERLAP_ROW]
+    assert main(["bench", "overlap"]) == status
+    heading, row = capsys.readouterr().out.splitlines()
+    assert (heading.split()[-1], row.split()[-1]) == ("host_us", "71.5")
+    assert asked == [(overlap.OverlapBench(batches=(4,), profile=True), "cuda"), (overlap.OverlapBench(), "cuda")]
 
 
 def test_a_rehearsal_says_so_in_its_table(monkeypatch, capsys):
