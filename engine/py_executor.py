@@ -224,10 +224,11 @@ class PyExecutor:
         queue, kv_cache = self._queue, self._resources.kv_cache
         admitted = self._schedulers.capacity.schedule(
             queue.running,
-            queue.waiting_now,
+            queue.waiting,
             kv_cache,
             max_batch_size=self._engine.get_max_num_sequences(),
             lacking=self._life.lacking,
+            has_guesses=queue.num_guessing > 0,
         )
         return self._schedulers.micro_batch.schedule(
             admitted.fitting,
@@ -235,7 +236,7 @@ class PyExecutor:
             kv_cache.num_free_blocks,
             paused=admitted.paused,
             reusable=kv_cache.reusable_tokens,
-            can_draft=admitted.can_draft,
+            can_draft=admitted.can_draft and queue.num_guessing > 0,
             lay_out=self._life.lay_out_rows,
         )
 

@@ -118,13 +118,15 @@ class DecodeRows:
         looked_at = (facts[_START] >= facts[_LAST_START]) | (facts[_IS_WATCHED] | ends_by_id).astype(bool)
         rows: list[int] = np.flatnonzero(looked_at).tolist()
         values: list[int] = tokens.tolist()
-        for request in self.requests:
-            request.num_in_flight -= 1
         begin = 0
         for end in (*rows, len(values)):
-            for append, token in zip(self.appends[begin:end], values[begin:end], strict=True):
+            some = slice(begin, end)
+            for request, append, token in zip(self.requests[some], self.appends[some], values[some], strict=True):
+                request.num_in_flight -= 1
                 append(token)
             begin = end + 1
+        for row in rows:
+            self.requests[row].num_in_flight -= 1
         return rows
 
     def check(self, live: Mapping[int, LiveRequest], eos_ids: frozenset[int]) -> None:

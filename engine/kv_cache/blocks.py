@@ -53,9 +53,10 @@ class BlockPool:
         if after is not None and (end := self._run_end.get(after + 1)) is not None:
             end = min(end, after + 1 + count)
             self._take(after + 1, after + 1, end)
+            if end == after + 1 + count:
+                return tuple(range(after + 1, end))
             taken.extend(range(after + 1, end))
-        if len(taken) < count:
-            taken.extend(self._allocate_apart(count - len(taken)))
+        taken.extend(self._allocate_apart(count - len(taken)))
         return tuple(taken)
 
     def free(self, block_ids: Sequence[int]) -> None:

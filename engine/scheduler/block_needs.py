@@ -21,9 +21,11 @@ def blocks_to_completion(request: LlmRequest, kv: KVCacheManager) -> int:
 
     Never less than its next row needs: a row behind drafts that the host has not seen accepted may lie past the end.
     """
-    next_end = min(request.num_tokens + request.num_in_flight, kv.max_seq_len)
-    whole = max(blocks_of_life(request, kv), kv.blocks_for(next_end))
-    return max(0, whole - kv.num_reserved_blocks(request.request_id))
+    spec, size = request.spec, kv.tokens_per_block
+    most = spec.params.max_tokens if spec.max_new_tokens is None else spec.max_new_tokens
+    last = max(most - 1, len(request.generated) + request.num_in_flight)
+    end = min(len(spec.prompt_token_ids) + last, kv.max_seq_len)
+    return max(0, -(-end // size) - kv.num_reserved_blocks(spec.request_id))
 
 
 def blocks_for_step(request: LlmRequest, kv: KVCacheManager) -> int:

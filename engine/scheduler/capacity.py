@@ -67,31 +67,35 @@ class CapacityScheduler:
         *,
         max_batch_size: int,
         lacking: Callable[[], Sequence[LlmRequest] | None] | None = None,
+        has_guesses: bool = True,
     ) -> CapacityDecision:
         """Decide over those that own blocks and a slot, and those that wait; both are in arrival order.
 
-        A request that is known to end (GENERATION_TO_COMPLETE) keeps its place and its blocks and is not run. Handed
-        over as a tuple, the waiting are not even copied, and while nothing changes the deferrals are the same object.
+        A request that is known to end (GENERATION_TO_COMPLETE) keeps its place and its blocks and is not run. The
+        waiting are not copied, except from a list; while nothing changes, the deferrals are the same object.
         lacking: names the generations among the running that need a block for their next row, where the caller knows.
+        has_guesses: False where the caller knows that nobody came with drafts.
         """
+        draft_len = self._draft_len if has_guesses else 0
         going, num_places = runnable(running), max_batch_size - len(running)
         if self._policy == "max_utilization":
             may_admit = bool(waiting) and num_places > 0
-            kept = fit_running(going, kv, exact=may_admit or self._has_drafts(going), lacking=lacking)
+            kept = fit_running(going, kv, exact=may_admit or _has_drafts(going, draft_len), lacking=lacking)
             if len(kept.fitting) == len(going):
-                return self._admit(going, waiting, kv, num_free_blocks=kept.num_free_blocks, num_places=num_places)
+                room = (kept.num_free_blocks, num_places)
+                return self._admit(going, waiting, kv, room=room, draft_len=draft_len)
             behind = Lack(DeferralReason.BEHIND_BLOCKED_REQUEST, None, kept.num_free_blocks)
             deferrals = self._queue(waiting, 0, behind, kv, head=kept.held_back)
-            can_draft = self._can_draft(kept.fitting, kv, kept.num_free_blocks)
+            can_draft = self._can_draft(kept.fitting, kv, kept.num_free_blocks, draft_len)
             return CapacityDecision(kept.fitting, kept.paused, deferrals, can_draft)
-        if not waiting and not self._has_drafts(going):
+        if not waiting and not _has_drafts(going, draft_len):
             return CapacityDecision(going, (), ())
         num_free_blocks = kv.num_free_blocks - self._promises.total(going, kv)
         if self._policy == "static_batch" and running:
             lack = Lack(DeferralReason.WAITS_FOR_BATCH, len(running), 0)
             deferrals = self._queue(waiting, 0, lack, kv)
-            return CapacityDecision(going, (), deferrals, self._can_draft(going, kv, num_free_blocks))
-        return self._admit(going, waiting, kv, num_free_blocks=num_free_blocks, num_places=num_places)
+            return CapacityDecision(going, (), deferrals, self._can_draft(going, kv, num_free_blocks, draft_len))
+        return self._admit(going, waiting, kv, room=(num_free_blocks, num_places), draft_len=draft_len)
 
     def check(self) -> None:
         """Recompute what is remembered."""
@@ -103,22 +107,23 @@ class CapacityScheduler:
         waiting: Sequence[LlmRequest],
         kv: KVCacheManager,
         *,
-        num_free_blocks: int,
-        num_places: int,
+        room: tuple[int, int],
+        draft_len: int,
     ) -> CapacityDecision:
-        """Let newcomers in, in order, up to the first that lacks something."""
+        """Let newcomers in, in order, up to the first that lacks something. room: free blocks, free places."""
+        num_free_blocks, num_places = room
         admitted: list[LlmRequest] = []
         deferrals: Sequence[Deferral] = ()
         is_context = RequestState.CONTEXT_INIT
         computing = [request for request in going if request.state is is_context] if waiting and num_places > 0 else ()
         for request in waiting:
+            if len(admitted) >= num_places:
+                deferrals = self._blocked(waiting, len(admitted), Deferral(request.request_id, _NO_PLACE, 1, 0), kv)
+                break
             needed, available = blocks_to_completion(request, kv), num_free_blocks
             if self._policy == "max_utilization":
                 reserve = reserve_for(len(going) + len(admitted), kv.tokens_per_block)
                 needed, available = blocks_for_step(request, kv), max(0, num_free_blocks - reserve)
-            if len(admitted) >= num_places:
-                deferrals = self._blocked(waiting, len(admitted), Deferral(request.request_id, _NO_PLACE, 1, 0), kv)
-                break
             if needed > available:
                 needed -= kv.num_shared_blocks(request)  # what others own costs nothing; what is merely cached does
             if needed > available:
@@ -132,23 +137,24 @@ class CapacityScheduler:
                 break
             num_free_blocks -= needed
             admitted.append(request)
-        return CapacityDecision((*going, *admitted), (), deferrals, self._can_draft(going, kv, num_free_blocks))
+        return CapacityDecision(
+            (*going, *admitted), (), deferrals, self._can_draft(going, kv, num_free_blocks, draft_len)
+        )
 
     @property
     def _no_blocks(self) -> DeferralReason:
         by_step = self._policy == "max_utilization"
         return DeferralReason.NO_BLOCKS_FOR_STEP if by_step else DeferralReason.NO_FREE_BLOCKS
 
-    def _has_drafts(self, going: tuple[LlmRequest, ...]) -> bool:
-        return self._draft_len > 0 and any_drafts_left(going)
-
-    def _can_draft(self, going: tuple[LlmRequest, ...], kv: KVCacheManager, num_free_blocks: int) -> bool:
-        if not self._has_drafts(going):
+    def _can_draft(
+        self, going: tuple[LlmRequest, ...], kv: KVCacheManager, num_free_blocks: int, draft_len: int
+    ) -> bool:
+        if not _has_drafts(going, draft_len):
             return True
         generations = [request for request in going if not request.is_context]
         to_end = self._policy != "max_utilization"
-        extra = blocks_for_drafts(generations, self._draft_len, kv, to_end=to_end)
-        return extra <= num_free_blocks and fits_longest_sequence(generations, self._draft_len, kv)
+        extra = blocks_for_drafts(generations, draft_len, kv, to_end=to_end)
+        return extra <= num_free_blocks and fits_longest_sequence(generations, draft_len, kv)
 
     def _blocked(
         self,
@@ -174,7 +180,7 @@ class CapacityScheduler:
         *,
         head: tuple[Deferral, ...] = (),
     ) -> Sequence[Deferral]:
-        queue = tuple(waiting)  # a tuple is not copied
+        queue = tuple(waiting) if isinstance(waiting, list) else waiting
         if start >= len(queue):
             return head
         key = (id(queue), start, lack, id(kv), head)
@@ -182,6 +188,10 @@ class CapacityScheduler:
             # The queue's id stays its own as long as these deferrals hold it.
             self._last_key, self._last_deferrals = key, QueueDeferrals(queue, start, lack, kv, head=head)
         return self._last_deferrals
+
+
+def _has_drafts(going: Sequence[LlmRequest], draft_len: int) -> bool:
+    return draft_len > 0 and any_drafts_left(going)
 
 
 def runnable(running: Sequence[LlmRequest]) -> tuple[LlmRequest, ...]:

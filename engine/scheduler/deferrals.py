@@ -34,7 +34,7 @@ class QueueDeferrals(Sequence[Deferral]):
 
     def __init__(
         self,
-        queue: tuple[LlmRequest, ...],
+        queue: Sequence[LlmRequest],
         start: int,
         lack: Lack,
         kv: KVCacheManager,
@@ -42,7 +42,7 @@ class QueueDeferrals(Sequence[Deferral]):
         head: tuple[Deferral, ...] = (),
         tail: tuple[Deferral, ...] = (),
     ) -> None:
-        """Hold the queue; nobody in it is looked at."""
+        """Hold the queue, which must not change; nobody in it is looked at."""
         self._queue, self._start, self._lack, self._kv = queue, start, lack, kv
         self.head, self.tail = head, tail
         self._records: tuple[Deferral, ...] | None = None

@@ -26,7 +26,7 @@ def live(request, **params):
 def test_both_lists_stay_in_arrival_order(actions):
     queue, next_id, slots = RequestQueue(), 0, 0
     for action, pick in actions:
-        before = (queue.running_version, queue.waiting_version, list(queue.running), queue.waiting_now)
+        before = (queue.running_version, queue.waiting_version, list(queue.running), queue.waiting, list(queue.waiting))
         if action == "add":
             queue.add(live(waiting(next_id)))
             next_id += 1
@@ -40,9 +40,32 @@ def test_both_lists_stay_in_arrival_order(actions):
         queue.check()
         if list(queue.running) != before[2]:
             assert queue.running_version > before[0], "a change that nobody could notice"
-        if queue.waiting_now != before[3]:
+        assert list(before[3]) == before[4], "a line that was handed out has changed"
+        if list(queue.waiting) != before[4]:
             assert queue.waiting_version > before[1], "a change that nobody could notice"
-    assert queue.waiting_now is queue.waiting_now, "the same tuple until something changes"
+            assert queue.waiting is not before[3]
+    assert queue.waiting is queue.waiting, "the same line until something changes"
+
+
+def test_a_line_is_a_sequence_of_those_who_wait():
+    queue = RequestQueue()
+    for i in range(4):
+        queue.add(live(waiting(i)))
+    queue.admit(queue.waiting[0], 0)
+    line = queue.waiting
+    assert [request.request_id for request in line] == [1, 2, 3]
+    assert (line[-1].request_id, [request.request_id for request in line[1:]]) == (3, [2, 3])
+    with pytest.raises(IndexError, match="place 3 in a line of 3"):
+        line[3]
+
+
+def test_the_list_forgets_those_who_wait_no_more():
+    queue = RequestQueue()
+    for i in range(1_000):
+        queue.add(live(waiting(i)))
+        queue.admit(queue.waiting[0], i)
+        queue.check()
+    assert len(queue._line) < 200, "a queue that is never long must not become so"
 
 
 def test_the_checker_catches_up_with_tokens_that_were_not_looked_at():
