@@ -163,13 +163,13 @@ class AttentionMetadata(abc.ABC):
         Raises: CapacityError when a sequence would outgrow its blocks; the metadata is as before then.
         """
 
+    @abc.abstractmethod
     def derive_kv_lens(self, start: int, end: int, derive: Callable[[torch.Tensor], object]) -> None:
         """Let device work write the lengths of sequences [start, end), in place and behind ``prepare``.
 
         They may only be lower than what was prepared, which from then on is an upper bound. derive: gets a view of
         kv_lens, and runs in stream order.
         """
-        raise NotImplementedError
 
     @abc.abstractmethod
     def attend(
@@ -195,7 +195,8 @@ class AttentionMetadata(abc.ABC):
 
         Shapes: qkv [N, (H + 2G) D], position_ids [N] int32 -> [N, H D].
         """
-        raise NotImplementedError
+        message = f"{type(self).__name__} takes queries, keys and values apart (attend), and takes_qkv says so"
+        raise AssertionError(message)
 
     @abc.abstractmethod
     def tensors(self) -> dict[str, torch.Tensor]:

@@ -201,3 +201,10 @@ def test_a_lagging_forward_sees_the_groups_of_its_own_step():
     assert len(results) == 3
     for got, expected in results:
         close(got, expected)
+
+
+def test_a_backend_that_takes_queries_apart_says_so_when_it_is_asked_otherwise():
+    metadata = World("vanilla").metadata()
+    assert not metadata.takes_qkv(1)
+    with pytest.raises(AssertionError, match="takes queries, keys and values apart"):
+        metadata.attend_qkv(0, None, None, None)
