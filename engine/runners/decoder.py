@@ -22,7 +22,7 @@ from engine.cuda_graphs.prefill import PrefillGraphs, prefill_key
 from engine.cuda_graphs.runner import CUDAGraphRunner
 from engine.cuda_graphs.select import BodyFacts, GraphFacts
 from engine.decisions import Decisions
-from engine.device import Stream
+from engine.device import Stream, nvtx_range
 from engine.inputs.host_inputs import HostInputs
 from engine.inputs.optional_inputs import OptionalInputs
 from engine.inputs.prepare import DecoderInputPreparer, attention_step
@@ -119,12 +119,14 @@ class DecoderRunner(ScheduledModelRunner):
         plan = self._plan(inputs.batch, padded, is_dummy=is_dummy) if use is None else use.plan
         if self._probe is not None:
             self._probe.emit(Stage.GRAPH_CHOSEN, step, plan.selection)
-        if use is None:
-            batch = padded if plan.selection.key is not None else unpadded(inputs.batch)
-            prepared = self._prepare(batch, plan, inputs, kv_cache, is_dummy=is_dummy)
-        else:
-            prepared = self._derive(use, kv_cache, step)
-        outputs = self._run(prepared, plan)
+        with nvtx_range("prepare"):
+            if use is None:
+                batch = padded if plan.selection.key is not None else unpadded(inputs.batch)
+                prepared = self._prepare(batch, plan, inputs, kv_cache, is_dummy=is_dummy)
+            else:
+                prepared = self._derive(use, kv_cache, step)
+        with nvtx_range("run"):
+            outputs = self._run(prepared, plan)
         if self._probe is not None:
             self._probe.emit(Stage.RAN, step, outputs.event)
         return outputs

@@ -1,6 +1,7 @@
 """The decoder runner: pads, chooses, packs and runs; a miss returns to the unpadded batch."""
 
 import collections
+import contextlib
 
 import pytest
 
@@ -135,6 +136,20 @@ def test_the_model_hook_sees_the_padded_batch_before_it_is_packed():
         )
         run(llm, 3, max_tokens=2)
     assert seen == [(9, False), (4, True)]
+
+
+def test_a_profiler_sees_each_step_as_preparation_and_run(monkeypatch):
+    named = []
+
+    @contextlib.contextmanager
+    def nvtx_range(name):
+        named.append(name)
+        yield
+
+    with LLM("tiny", config()) as llm:
+        monkeypatch.setattr("engine.runners.decoder.nvtx_range", nvtx_range)
+        run(llm, 3, max_tokens=3)
+    assert named == ["prepare", "run"] * 3
 
 
 def test_a_failed_warm_up_gives_the_dummy_back_and_releases_the_graphs(monkeypatch):
