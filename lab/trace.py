@@ -69,7 +69,8 @@ def trace_target(path: str | os.PathLike[str], *, what: str = "trace", example: 
 class RequestRecord:
     """One request as it was asked for. One that was aborted before it ever had a row is in the steps' deferrals only.
 
-    arrival_step: the first step that gave it rows; it may have waited before. prompt_token_ids, prompt_text, draft_tokens: None when redacted.
+    arrival_step: the first step that gave it rows; it may have waited before. prompt_token_ids, prompt_text,
+    draft_tokens: None when redacted.
     """
 
     request_id: int
