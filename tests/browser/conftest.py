@@ -18,6 +18,7 @@ from lab.widgets import static
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
+FRONT_END = os.environ.get("STEPSCOPE_FRONT_END", "jupyterlab")  # or "notebook", of this Python's environment
 CHROMIUM = os.environ.get("STEPSCOPE_CHROMIUM", "/usr/bin/chromium")
 SERVER_FLAGS = (
     "--no-browser",
@@ -74,12 +75,12 @@ class Lab:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """JupyterLab, rooted in a copy of the walkthroughs."""
+    """JupyterLab (or another front end), rooted in a copy of the walkthroughs."""
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "walkthroughs", folder / "walkthroughs")
     state = {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
     log, port = folder / "server.log", _free_port()
-    command = [sys.executable, "-m", "jupyterlab", *SERVER_FLAGS, f"--ServerApp.port={port}"]
+    command = [sys.executable, "-m", FRONT_END, *SERVER_FLAGS, f"--ServerApp.port={port}"]
     command += [f"--ServerApp.root_dir={folder}"]
     environment = {k: v for k, v in os.environ.items() if k != "LAB_STATIC"} | state | {"PYTHONPATH": str(ROOT)}
     with log.open("wb") as output:
