@@ -169,5 +169,9 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "No answer from the kernel for {seconds} s: it is busy, or it was restarted and this cell has to run again.",
         "内核 {seconds} 秒没有回应：它正忙，或者已重启，需要重新运行这个单元格。",
     ),
+    "live.lost": (
+        "The kernel was restarted: these steps stay readable, but to go on this cell has to run again.",
+        "内核已重启：这些步骤仍可查看，但要继续就必须重新运行这个单元格。",
+    ),
     "live.gone": ("The run is over: no request is left.", "运行已结束：没有剩余请求。"),
 }

@@ -280,7 +280,12 @@ class Context {
       this.localAlert = this.t("live.silent", { seconds: PATIENCE / 1000 });
       this.repaint();
     }, PATIENCE);
-    this.model.send({ type, view: this.id, seq: this.seq, ...facts });
+    try {
+      this.model.send({ type, view: this.id, seq: this.seq, ...facts });
+    } catch {
+      this.settle(); // the line to a kernel that was restarted is closed
+      this.localAlert = this.t("live.lost");
+    }
     this.repaint();
   }
   askForStep() {
@@ -294,6 +299,11 @@ class Context {
     return this.store.length ? this.store.frames[this.store.length - 1].s : -1;
   }
 
+  settle() {
+    this.busy = false;
+    clearTimeout(this.waiting);
+  }
+
   async receive(message, buffers) {
     const isMine = message.view === this.id && message.seq === this.seq;
     if (message.type === "frames" && buffers && buffers.length) {
@@ -302,10 +312,7 @@ class Context {
       if (isMine && this.store.length > before && message.jump) this.set({ step: this.store.length - 1 });
     }
     if (message.type === "error" && isMine) this.localAlert = message.text;
-    if (isMine) {
-      this.busy = false;
-      clearTimeout(this.waiting);
-    }
+    if (isMine) this.settle();
     this.repaint();
   }
 }
