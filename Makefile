@@ -4,7 +4,7 @@
 #   make check      every gate: ruff, basedpyright, import contracts, house tests, default tests
 #   make bench      decode speed on this machine beside transformers
 #   make gpu        CUDA tests and benchmark; needs no .venv                     (PYTHON=python3 OUT=folder)
-#   make notebooks  build the walkthroughs and run their tests
+#   make notebooks  build the walkthroughs and the README's pictures, and run the walkthroughs' tests
 # PIP_ARGS is handed to pip in `make setup`, for example to choose another torch build (README, "Linux laptops").
 
 PYTHON ?= python3
@@ -75,4 +75,5 @@ gpu:
 
 notebooks: $(STAMP)
 	$(PY) walkthroughs/build.py $(ARGS)
+	$(PY) walkthroughs/motion.py
 	$(PY) -m pytest -m notebooks --timeout=300 $(PYTEST_ARGS)
