@@ -180,7 +180,21 @@ def _torch_facts() -> dict[str, Any]:
         "native_kernels": "triton" if has_cuda and importlib.util.find_spec("triton") else "cpu",
         "graph_backend": "cuda" if has_cuda else "tape",
         "graphs_simulated": not has_cuda,
+        "torch_compile_lacks": _lacking_for_compile(),
     }
+
+
+def _lacking_for_compile() -> str | None:
+    """Return the engine's own words about what torch_compile=True lacks here; None when it lacks nothing."""
+    from engine.device import resolve_device
+    from engine.errors import ConfigError
+    from engine.models.compiled import require_compiler
+
+    try:
+        require_compiler(resolve_device("auto", "auto"))
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def judge(report: dict[str, Any]) -> list[Finding]:
@@ -196,6 +210,12 @@ def judge(report: dict[str, Any]) -> list[Finding]:
         findings.append(Finding("graphs", "note", "simulated by the CPU tape", advice))
     elif report["graph_backend"] == "cuda":
         findings.append(Finding("graphs", "ok", "CUDA graphs"))
+    if report["devices"]:
+        kernels = f"native ({report['native_kernels']} kernels), vanilla"
+        findings.append(Finding("attention", "ok", kernels))
+        lacks = report["torch_compile_lacks"]
+        possible = "possible" if lacks is None else "not possible"
+        findings.append(Finding("torch_compile", "ok" if lacks is None else "note", possible, lacks or ""))
     compilers = {name: path for name, path in report["compiler"].items() if path}
     findings.append(Finding("compiler", "ok" if compilers else "note", ", ".join(compilers) or "none found"))
     findings.append(_judge_models(report["models"]))

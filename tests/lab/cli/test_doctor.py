@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from engine.errors import ConfigError
 from lab.cli import doctor
 from lab.cli.main import main
 
@@ -26,6 +27,24 @@ def test_the_report_says_what_this_machine_can_do(report):
     assert report["graphs_simulated"] is (report["graph_backend"] == "tape")
     assert report["attention_backends"] == ["native", "vanilla"]
     assert "tiny" in report["models"]["ready"]
+
+
+def test_backends_and_what_a_compiler_lacks_are_told(report, monkeypatch):
+    assert report["native_kernels"] in ("cpu", "triton")
+    found = {finding.name: finding for finding in doctor.judge(report)}
+    assert found["attention"].value == f"native ({report['native_kernels']} kernels), vanilla"
+
+    def refuse(_spec):
+        message = "EngineConfig.torch_compile=True needs a C++ compiler, and there is no 'g++'"
+        raise ConfigError(message)
+
+    monkeypatch.setattr("engine.models.compiled.require_compiler", refuse)
+    poor = report | {"torch_compile_lacks": doctor._lacking_for_compile()}
+    found = {finding.name: finding for finding in doctor.judge(poor)}
+    assert (found["torch_compile"].state, found["torch_compile"].value) == ("note", "not possible")
+    assert "there is no 'g++'" in found["torch_compile"].advice
+    monkeypatch.setattr("engine.models.compiled.require_compiler", lambda _spec: None)
+    assert doctor._lacking_for_compile() is None
 
 
 def test_a_missing_package_is_broken_and_status_one(report, monkeypatch, capsys):
