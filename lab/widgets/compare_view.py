@@ -48,7 +48,9 @@ class CompareView(ipywidgets.VBox):
         self.left = Stepper(traces[0], step=start, stage=stage, lang=lang, whatifs=whatifs[0], lesson=lesson)
         self.right = Stepper(traces[1], stage=stage, lang=lang, whatifs=whatifs[1], lesson=lesson)
         self.notice = ipywidgets.HTML()
-        self.chooser = ipywidgets.Dropdown(options=self._options(), layout=ipywidgets.Layout(width="auto"))
+        self.chooser = ipywidgets.Dropdown(
+            options=self._options(), layout=ipywidgets.Layout(width="auto"), style={"description_width": "initial"}
+        )
         self._head = ipywidgets.HTML()
         self._names = (ipywidgets.HTML(), ipywidgets.HTML())
         self._word()
@@ -88,6 +90,7 @@ class CompareView(ipywidgets.VBox):
         """Set every word in the chosen language."""
         sentence = html.escape(self.comparison.sentence(self._lang))
         self._head.value = f"<h3>{self._t('diff.title')}</h3><p>{sentence}</p>"
+        self.chooser.description = translate("diff.choose", {}, self._lang)
         for name, which in zip(self._names, _RUNS, strict=True):
             name.value = f"<h4>{self._t('diff.run', which=which)}</h4>"
 

@@ -37,6 +37,7 @@ COMPARE_WORDS: Final[dict[str, tuple[str, str]]] = {
     "diff.finished": ("who finished", "结束的请求"),
     "diff.run": ("Run {which}", "运行 {which}"),
     "diff.title": ("Two runs, step by step", "两次运行，逐步对照"),
+    "diff.choose": ("Go to a difference", "跳到不同之处"),
     "diff.list": ("Steps that differ ({n}, the first {shown} here)", "不同的步骤（共 {n} 步，这里列出前 {shown} 步）"),
     "diff.what": ("first of it to differ", "其中第一处不同"),
     "diff.absent": (

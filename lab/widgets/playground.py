@@ -30,6 +30,7 @@ from lab.widgets.strings import LANGUAGES, translate
 MAX_STEPS: Final = 2000  # of a run to the end
 _BATCHING: Final = tuple(field.name for field in dataclasses.fields(Batching))
 _WIDE: Final = {"description_width": "11em"}
+_ABOVE: Final = {"width": "auto", "flex_flow": "column"}
 
 
 class OpenSession(LiveSession, Protocol):
@@ -86,10 +87,9 @@ class Playground(ipywidgets.VBox):
             [control for name, control in self.controls.items() if name != "prompts"],
             layout=ipywidgets.Layout(grid_template_columns="repeat(auto-fit, minmax(23em, 1fr))"),
         )
-        label = ipywidgets.HTML(f"<b>{html.escape(self._t('play.prompts'))}</b>")
         bar = ipywidgets.HBox([self.run_button, self.live, self.beside], layout=ipywidgets.Layout(flex_flow="row wrap"))
         title = ipywidgets.HTML(f"<h3>{html.escape(self._t('play.title'))}</h3>")
-        parts = [title, label, self.controls["prompts"], grid, bar, self.alert, self.said, self.live_bar, self._place]
+        parts = [title, self.controls["prompts"], grid, bar, self.alert, self.said, self.live_bar, self._place]
         super().__init__(parts)
         self._is_made = True
 
@@ -144,7 +144,7 @@ class Playground(ipywidgets.VBox):
 
     def _make_controls(self, start: Mapping[str, Any]) -> dict[str, Any]:
         """Make one native control a field, named by it."""
-        made: dict[str, Any] = {"prompts": ipywidgets.Textarea(layout=ipywidgets.Layout(width="auto", height="6em"))}
+        made: dict[str, Any] = {"prompts": ipywidgets.Textarea(rows=5, layout=_ABOVE)}
         for name in ("max_tokens", "max_batch_size", "max_num_tokens"):
             made[name] = ipywidgets.IntText(description=self._t(f"play.{name}"))
         made["policy"] = ipywidgets.Dropdown(options=get_args(CapacityPolicyName), description=self._t("play.policy"))
@@ -154,9 +154,9 @@ class Playground(ipywidgets.VBox):
             made[name] = ipywidgets.Text(description=self._t(f"play.{name}"))
         for name in ("graphs", "padding", "overlap"):
             made[name] = ipywidgets.Checkbox(description=self._t(f"play.{name}"))
-        made["prompts"].tooltip = self._t("play.prompts")
+        made["prompts"].description = self._t("play.prompts")
         for name, control in made.items():
-            control.style = _WIDE
+            control.style = _WIDE if name != "prompts" else {"description_width": "max-content"}  # it stands above
             control.value = start[name]
         return made
 

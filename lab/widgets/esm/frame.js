@@ -138,7 +138,7 @@ function sidePart(cx) {
     const words_ = h("span");
     return { root: h("li", null, h("span", { class: "ss-no", text: String(at + 1) }), words_), words: words_ };
   });
-  const root = h("aside", { class: "ss-side", tabindex: "0" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more.root, title, hint, journey);
+  const root = h("div", { class: "ss-side", role: "group", tabindex: "0" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more.root, title, hint, journey);
   cx.named(root, "side.name");
 
   function paintPath(frame) {

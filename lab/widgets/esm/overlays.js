@@ -19,7 +19,7 @@ function tablePart(cx) {
   const current = () => (offset === null ? Math.floor(cx.at / STEPS_A_PAGE) : offset);
   const pager = h("p", { class: "ss-pager" }, cx.label(h("button", { type: "button", onclick: turn(-1) }), "tbl.earlier"), " ", page, " ", cx.label(h("button", { type: "button", onclick: turn(1) }), "tbl.later"));
   const rows = rowsPanel(cx);
-  const root = h("div", { class: "ss-tables" }, h("div", { class: "ss-scroll", tabindex: "0", role: "region" }, pager, steps.root), h("div", { class: "ss-scroll", tabindex: "0", role: "region" }, rows.root));
+  const root = h("div", { class: "ss-tables" }, h("div", { class: "ss-scroll", tabindex: "0", role: "group" }, pager, steps.root), h("div", { class: "ss-scroll", tabindex: "0", role: "group" }, rows.root));
   cx.named(root.children[0], "cap.steps");
   cx.named(root.children[1], "cap.rows");
   let lastAt = -1;
