@@ -1,5 +1,7 @@
 """The executor over the null runner: the same decisions as over a model, the same end of every request."""
 
+import dataclasses
+
 import pytest
 
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
@@ -93,3 +95,32 @@ def test_the_text_of_a_request_is_empty():
     engine.executor.step()
     engine.executor.step()
     assert [one.text for one in engine.executor.take_finished()] == [""]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("policy", ["guaranteed_no_evict", "max_utilization", "static_batch"])
+def test_blocks_that_run_out_in_the_middle_end_requests_and_never_the_loop(policy, overlap):
+    config = config_of(overlap=overlap)
+    engine = build_null_engine(
+        dataclasses.replace(config, scheduler=dataclasses.replace(config.scheduler, capacity_policy=policy))
+    )
+    kv_cache = engine.resources.kv_cache
+    for at in range(3):
+        engine.submit(RequestSpec(at, range(100 * at, 100 * at + 6), length_params(30)))
+    for _ in range(4):
+        engine.executor.step()
+    thief = (1 << 62) + 99  # takes what was promised to the others, as a bug of the ledger would
+    while kv_cache.num_free_blocks:
+        kv_cache.reserve(thief, kv_cache.num_reserved_tokens(thief) + 1)
+        if kv_cache.num_reserved_tokens(thief) == 64:  # the longest sequence
+            thief += 1
+    done = run(engine)
+    assert {request.finish_reason for request in done.values()} <= {"error", "length"}
+    failed = [request for request in done.values() if request.finish_reason == "error"]
+    assert bool(failed) == (policy != "max_utilization"), "pauses make room where nobody was promised any"
+    assert all("KV blocks" in request.error for request in failed), [request.error for request in failed]
+    for request_id in range((1 << 62) + 99, thief + 1):
+        kv_cache.free(request_id)
+    engine.submit(RequestSpec(7, range(900, 906), length_params(30)))
+    assert len(run(engine)[7].generated) == 30
+    assert engine.num_leaked_blocks == 0
