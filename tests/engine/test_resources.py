@@ -1,7 +1,7 @@
 import dataclasses
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -262,3 +262,25 @@ def test_a_decode_step_within_its_blocks_asks_nothing():
     assert resources.reserve(scheduled, resources.claim(scheduled)) == Reservation(num_free_blocks=6)
     resources.commit(1, 6)
     assert resources.kv_cache.table_version == version
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["grow", "free", "rewind", "come", "look"]), st.integers(0, 5)), max_size=50))
+def test_the_room_of_every_slot_follows_the_tables(actions):
+    resources, lengths = make(num_blocks=60, num_slots=6), {}
+    for action, request_id in actions:
+        if action == "come" and request_id not in lengths:
+            prepare(resources, step(waiting(request_id, prompt_len=3)))
+            lengths[request_id] = 3
+        elif action == "grow" and request_id in lengths:
+            lengths[request_id] += 3
+            resources.kv_cache.reserve(request_id, min(lengths[request_id], 40))
+        elif action == "free" and lengths.pop(request_id, None):
+            resources.free(request_id)
+        elif action == "rewind" and request_id in lengths:
+            resources.rewind(request_id, 2)
+        elif action == "look":
+            reserved = resources.reserved_tokens()
+            held = {i: int(reserved[resources.seq_slots.slot_of(i)]) for i in lengths}
+            assert held == {i: resources.kv_cache.num_reserved_tokens(i) for i in lengths}
+    resources.check()

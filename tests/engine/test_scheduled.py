@@ -11,6 +11,7 @@ from engine.scheduled import (
     ScheduledRequests,
     context_span,
     generation_span,
+    generation_spans,
     verify_span,
 )
 from tests.engine.live_requests import running, waiting
@@ -30,6 +31,21 @@ def test_the_last_chunk_wants_one_row_of_logits():
 def test_a_decode_row_stands_at_the_position_of_the_newest_token():
     span = generation_span(running(4, prompt_len=20, generated=3))
     assert (span.kind, span.start, span.num_rows, span.num_logit_rows) == (RowKind.GENERATION, 22, 1, 1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1)), max_size=6))
+def test_decode_rows_laid_out_together_are_those_of_each_and_stay_so(requests):
+    batch = [running(i, generated=generated) for i, (generated, _) in enumerate(requests)]
+    for request, (_, num_in_flight) in zip(batch, requests, strict=True):
+        request.num_in_flight = num_in_flight
+    spans, expected = generation_spans(batch), tuple(generation_span(request) for request in batch)
+    for request in batch:
+        request.generated.append(5)
+    assert spans == expected
+    assert tuple(spans) == spans[:] == expected
+    assert [spans[at] for at in range(len(spans))] == list(expected)
+    assert (hash(spans), repr(spans)) == (hash(expected), repr(expected))
+    assert ScheduledRequests((), spans, (), (), BudgetUse(0, 9, 0, 9)).generating == tuple(batch)
 
 
 def test_a_verify_row_needs_no_kv_behind_the_last_position_of_its_request():

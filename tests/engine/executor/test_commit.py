@@ -168,3 +168,15 @@ def test_unwatched_samples_reach_contexts_and_rows_and_only_some_are_looked_at()
     assert [(one.request, reason) for one, reason in log.ended] == [(last, "length")]
     assert [request.generated[-1:] for request in (prompt, cut, going, last)] == [[50], [], [52], [53]]
     assert [request.num_in_flight for request in (prompt, cut, going, last)] == [0] * 4
+
+
+def test_a_row_whose_request_ended_in_the_step_before_is_nobodys():
+    one, gone = slotted(running(0), 0), slotted(running(1), 1)
+    lives = {0: live(one), 1: live(gone)}
+    rows = look_at((one, gone), lives, frozenset())
+    step = step_of((), [generation_span(one), generation_span(gone)], rows=rows)
+    advance(step)
+    step.rows = step.rows.without(gone)
+    step.samples = Samples([[50, 60]])
+    log = take_unwatched(step, step.samples.tokens, {0: lives[0]}, np.ones(99, dtype=bool))
+    assert (one.generated, gone.generated, log.ended) == ([7, 50], [7], [])

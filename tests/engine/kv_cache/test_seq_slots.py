@@ -24,6 +24,7 @@ def test_has_tells_holders_from_others():
     slots.assign(5)
     assert slots.has(5)
     assert not slots.has(6)
+    assert slots.holders == {5}
     slots.release(5)
     assert not slots.has(5)
     slots.check()

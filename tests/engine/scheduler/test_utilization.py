@@ -45,6 +45,25 @@ def test_nobody_is_asked_where_a_block_each_is_free_and_the_rest_does_not_matter
     assert asked == batch
 
 
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 6)), min_size=1, max_size=6), st.integers(0, 4))
+def test_knowing_who_lacks_a_block_changes_nothing(requests, num_free):
+    batch = [running(i, generated=generated) for i, (generated, _) in enumerate(requests)]
+    kv = full_pool(*[(i, 20 + more) for i, (_, more) in enumerate(requests)], num_free=num_free)
+    lacking = [request for request in batch if blocks_for_step(request, kv)]
+    expected = fit_running(batch, kv)
+    assert fit_running(batch, kv, lacking=lambda: lacking) == expected
+    assert fit_running(batch, kv, lacking=lambda: None) == expected
+
+
+def test_only_those_who_lack_a_block_are_asked_where_they_are_known(monkeypatch):
+    asked = []
+    monkeypatch.setattr("engine.scheduler.utilization.blocks_for_step", lambda r, kv: asked.append(r) or 1)
+    kv, batch, prompt = full_pool((1, 20), (2, 24), (3, 4), num_free=3), [running(1), running(2)], waiting(3)
+    kept = fit_running([*batch, prompt], kv, lacking=lambda: batch[:1])
+    assert (kept.fitting, kept.num_free_blocks) == ((*batch, prompt), 1)
+    assert asked == [prompt, batch[0]]
+
+
 def test_the_last_started_request_is_paused_and_the_same_one_asks_again():
     kv = full_pool((1, 20), (2, 24), (3, 24))
     first, second, third = running(1), running(2), running(3)
