@@ -1,7 +1,8 @@
 """Build each walkthrough's notebook from its source in ``src/``: read, execute, clean, write.
 
 The kernel runs with ``LAB_STATIC=1``, so that ``show`` leaves a picture, a table and text instead of a widget, and with
-``src/..`` as its folder. What is written has no widget state, stable cell ids, and the SHA-256 of its source.
+``src/..`` as its folder. What is written has no widget state, stable cell ids, the SHA-256 of its source, and a
+screenshot of each stepper (``screenshots.py``).
 
 Does not: judge the result; ``tests/house/test_notebooks_clean.py`` and ``tests/walkthroughs`` do.
 
@@ -72,8 +73,11 @@ def clean(notebook: Any) -> None:
 
 def build(path: Path, *, write: bool) -> None:
     """Build one walkthrough."""
+    import screenshots  # beside this file, which is run as a script; whoever only executes needs no browser
+
     notebook = read_source(path)
     seconds = execute(notebook)
+    screenshots.replace_pictures(notebook)
     clean(notebook)
     target = HERE / f"{path.stem}.ipynb"
     if write:

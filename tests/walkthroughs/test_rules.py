@@ -21,6 +21,8 @@ EN = {
     "files": "You have just seen three files:",
     "exercises": "**Exercises:**",
 }
+BESIDE_A_GPU = ("09", "10", "11", "12")  # where graphs are the point
+BESIDE_THE_ARTICLE = tuple(f"{number:02d}" for number in range(2, 12))  # the parts of the step that it describes
 ZH = {
     "question": "**问题。**",
     "simulated": "**这里模拟的：**",
@@ -83,6 +85,19 @@ def test_a_source_ends_with_three_files_of_the_tree_and_its_exercises(path):
     assert [name for name in files if not (ROOT / name).is_file()] == []
     assert words["exercises"] in last
     assert re.search(r"`ex\d\d`", last)
+
+
+@pytest.mark.parametrize("number", BESIDE_A_GPU)
+def test_a_trace_of_a_real_gpu_is_read_where_graphs_are_the_point(number):
+    [path] = [path for path in SOURCES if path.stem.startswith(number)]
+    [trace] = {found for cell in _cells(path, "code") for found in re.findall(r'Path\("(data/[\w./]+)"\)', cell)}
+    assert (ROOT / "walkthroughs" / trace).is_file()
+
+
+@pytest.mark.parametrize("number", BESIDE_THE_ARTICLE)
+def test_where_the_article_has_it_otherwise_is_said(number):
+    [path] = [path for path in SOURCES if path.stem.startswith(number)]
+    assert "## Where the article has it otherwise" in "\n".join(_cells(path, "markdown"))
 
 
 @each_source

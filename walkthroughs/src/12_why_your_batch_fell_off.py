@@ -111,7 +111,7 @@ print("exit status:", status)
 
 # %%
 first = next(i for i, step in enumerate(trace.steps) if step.path.reason == "ABOVE_LARGEST_BUCKET")
-show(replace(trace, steps=trace.steps[first - 3 : first + 8]), step=3)  # place in the slice: step 13
+show(replace(trace, steps=trace.steps[first - 3 : first + 17]), step=3, stage="GRAPH_CHOSEN")  # of the slice: step 13
 
 # %% [markdown]
 # ## The smallest change, proved
