@@ -17,7 +17,7 @@ from engine.fields import shown
 from lab.diff import Difference, Side, aligned, differences, differing_rows
 from lab.trace import RowMark, Trace
 from lab.widgets.compare_words import MISSING_TEXT, OTHER_TEXT
-from lab.widgets.strings import translate
+from lab.widgets.strings import told
 
 Said = tuple[str, dict[str, Any]]
 MAX_MARKED_STEPS: Final = 1000  # of a run: where everything differs, marks say nothing more
@@ -71,7 +71,7 @@ class Comparison:
 
     def sentence(self, lang: str = "en") -> str:
         """Return it in words."""
-        return " ".join(translate(name, arguments, lang) for name, arguments in self.say)
+        return told(self.say, lang)
 
     def __repr__(self) -> str:
         """Return the sentence, so that a cell that ends in ``compare(a, b)`` prints it."""

@@ -29,7 +29,7 @@ from lab.widgets.strings import LANGUAGES, translate
 
 MAX_STEPS: Final = 2000  # of a run to the end
 _BATCHING: Final = tuple(field.name for field in dataclasses.fields(Batching))
-_WIDE: Final = {"description_width": "11em"}
+_WIDE: Final = {"description_width": "9em"}
 _ABOVE: Final = {"width": "auto", "flex_flow": "column"}
 
 
@@ -77,7 +77,7 @@ class Playground(ipywidgets.VBox):
         self.controls = self._make_controls(_start(settings))
         self.live = ipywidgets.Checkbox(description=self._t("play.live"), indent=False)
         self.beside = ipywidgets.Checkbox(description=self._t("play.beside"), indent=False)
-        self.run_button = ipywidgets.Button(description=self._t("play.run"), button_style="primary")
+        self.run_button = ipywidgets.Button(description=self._t("play.run"), button_style="primary", layout=_edged())
         self.run_button.on_click(self._pressed(self.run))
         self.alert = ipywidgets.HTML()
         self.said = ipywidgets.HTML(_paragraphs("status", self._t("play.ready")))
@@ -172,8 +172,8 @@ class Playground(ipywidgets.VBox):
     def _make_live_bar(self) -> None:
         self.new_prompt = ipywidgets.Text(description=self._t("play.new"), value="Hello", style=_WIDE)
         self.who = ipywidgets.Dropdown(description=self._t("play.who"), style=_WIDE)
-        add = ipywidgets.Button(description=self._t("play.add"))
-        abort = ipywidgets.Button(description=self._t("play.abort"))
+        add = ipywidgets.Button(description=self._t("play.add"), layout=_edged())
+        abort = ipywidgets.Button(description=self._t("play.abort"), layout=_edged())
         add.on_click(self._pressed(self.add))
         abort.on_click(self._pressed(self.abort))
         layout = ipywidgets.Layout(flex_flow="row wrap", display="none")
@@ -260,6 +260,11 @@ class Playground(ipywidgets.VBox):
             self.alert.value = _paragraphs("alert", f"{type(error).__name__}: {cut(error, 1000)}")
             if "PYTEST_CURRENT_TEST" in os.environ:
                 raise
+
+
+def _edged() -> Any:
+    """Return the layout of a button: its edge shows in forced colours, where buttons have no ground."""
+    return ipywidgets.Layout(border="1px solid transparent")
 
 
 def _start(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from lab.widgets.masks import hidden_parts, tellable
 from lab.widgets.narration import sentences
 from lab.widgets.predicted_cells import FIRST_CELL
 from lab.widgets.stepper import join_esm, read_css, read_part
-from lab.widgets.strings import LANGUAGES, table, translate
+from lab.widgets.strings import LANGUAGES, table, told, translate
 from lab.widgets.whatif import Answers
 
 MAX_STEPS: Final = 200  # of a page, around the chosen step: a notebook's output stays small
@@ -159,7 +159,7 @@ def _table_row(step: StepSnapshot, lang: str, hidden: frozenset[str], *, is_chos
 def make_text(trace: Trace, step: int, lang: str = "en", hidden: frozenset[str] = frozenset()) -> str:
     """Return the sentences of the chosen step, those that tell a hidden part left out."""
     said = tellable(sentences(trace.steps[step], trace.header.buckets), hidden)
-    return " ".join(translate(name, arguments, lang) for name, arguments in said)
+    return told(said, lang)
 
 
 def make_lesson_text(trace: Trace, step: int, stage: int, lang: str, lesson: Lesson) -> str:

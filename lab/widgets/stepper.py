@@ -28,7 +28,7 @@ from lab.widgets.places import NUM_PANELS, integer, stage_index, step_index
 from lab.widgets.predicted_cells import CELLS_WANTED, FIRST_CELL, parse_cell
 from lab.widgets.predictions import QUESTIONS, WAY, record
 from lab.widgets.shorten import shorten
-from lab.widgets.strings import LANGUAGES, table, translate
+from lab.widgets.strings import LANGUAGES, table, told
 from lab.widgets.whatif import Answers, can_prove, prove
 
 MAX_STEPS: Final = 10_000  # the same number stands in esm/store.js
@@ -191,10 +191,7 @@ class Stepper(anywidget.AnyWidget):
             message = "this stepper has no step yet, so it has no sentence; run the session first"
             raise ConfigError(message)
         said = self._encoder.frames[step_index(self.step if index is None else index, self.num_steps)]["say"]
-        return self._worded(said)
-
-    def _worded(self, said: Iterable[tuple[str, dict[str, Any]]]) -> str:
-        return " ".join(translate(name, arguments, self.lang) for name, arguments in said)
+        return told(said, self.lang)
 
     @traitlets.validate("step", "stage")
     def _check_place(self, proposal: Any) -> int:
@@ -310,7 +307,7 @@ class Stepper(anywidget.AnyWidget):
         first, hidden = max(0, self.step - 4), hidden_parts(self.mask)
         chosen = range(first, self.step + 1 if "next" in hidden else min(self.num_steps, first + 9))
         lines = [
-            f"{'>' if at == self.step else ' '} {self._worded(tellable(self._encoder.frames[at]['say'], hidden))}"
+            f"{'>' if at == self.step else ' '} {told(tellable(self._encoder.frames[at]['say'], hidden), self.lang)}"
             for at in chosen
         ]
         return "\n".join([f"Stepper over {self.num_steps} steps:", *lines])

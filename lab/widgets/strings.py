@@ -9,7 +9,7 @@ Does not: choose what to say (``frames.py``), or hold the reasons' own sentences
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from lab.outline import OUTLINE_WORDS
@@ -268,3 +268,8 @@ def translate(name: str, arguments: Mapping[str, Any] | None = None, language: s
         return "" if value is None else str(value)
 
     return _SLOT.sub(insert, STRINGS[name][LANGUAGES.index(language)])
+
+
+def told(said: Iterable[tuple[str, Mapping[str, Any]]], language: str = "en") -> str:
+    """Put sentences into words, one behind the other; Chinese ones need no space between them."""
+    return ("" if language == "zh" else " ").join(translate(name, arguments, language) for name, arguments in said)

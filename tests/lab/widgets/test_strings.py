@@ -7,7 +7,7 @@ import pytest
 
 from engine.reasons import DeferralReason, FallOff
 from lab.widgets import narration
-from lab.widgets.strings import STRINGS, table, translate
+from lab.widgets.strings import STRINGS, table, told, translate
 
 ESM = Path(narration.__file__).parent / "esm"
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(ESM.glob("*.js")))
@@ -77,3 +77,9 @@ def test_an_unknown_id_is_shown_and_a_missing_argument_is_empty():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_table_has_every_id_once(language):
     assert table(language).keys() == STRINGS.keys()
+
+
+def test_sentences_stand_one_behind_the_other():
+    said = [("say.idle", {"step": 1}), ("say.gap", {})]
+    assert told(said).startswith("Step 1 has nothing to run. Steps between")
+    assert told(said, "zh").startswith("第 1 步没有可运行的请求。上一个")
