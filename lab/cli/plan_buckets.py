@@ -113,12 +113,30 @@ def _sizes(arguments: argparse.Namespace, settings: "ReplaySettings") -> "StepSi
     if arguments.trace.endswith(".gz"):
         from lab.trace import Trace
 
+        _refuse_replay_options(arguments)
         return sizes_of_recording(Trace.load(arguments.trace), arguments.trace)
     found = replay.serve(settings, replay.read(arguments, settings))
     replay.warn_of_losses(found)
     if found.is_interrupted:
         print("interrupted: the advice is for the steps so far", file=sys.stderr)
     return sizes_of_replay(found)
+
+
+def _refuse_replay_options(arguments: argparse.Namespace) -> None:
+    """Say which options change nothing, because a recorded run is not served again. Raises: ConfigError."""
+    from engine.errors import ConfigError
+
+    plain = argparse.ArgumentParser()
+    replay.add_settings(plain)
+    defaults = vars(plain.parse_args(["--", arguments.trace]))  # the trace is the same in both
+    changed = [name for name, value in defaults.items() if getattr(arguments, name) != value and name != "cost"]
+    if changed:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        message = (
+            f"{options} must come with a serving trace (CSV or JSONL), got the recorded run {arguments.trace}, which "
+            "has its own limits; those of another engine's log are given to `stepscope trace import`"
+        )
+        raise ConfigError(message)
 
 
 def _print(advice: "Advice") -> None:

@@ -61,6 +61,10 @@ def test_a_recorded_run_is_a_source_too(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["optimal"]["sizes"] == [2]
     assert set(report["histogram"]) <= {"1", "2"}
+    assert main(["plan-buckets", path, "--max-batch-size", "4", "--limit", "3", "--cost", "graph.fixed=1"]) == 2
+    said = capsys.readouterr().err
+    assert "--limit, --max-batch-size must come with a serving trace (CSV or JSONL), got the recorded run" in said
+    assert "`stepscope trace import`" in said
 
 
 def test_prices_can_be_given_and_wrong_ones_are_refused(trace_file, capsys):
