@@ -20,7 +20,7 @@ from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import KeyType, SampleMode
 from engine.cuda_graphs.prefill import PrefillGraphs, prefill_key
 from engine.cuda_graphs.runner import CUDAGraphRunner
-from engine.cuda_graphs.select import BodyFacts, GraphFacts
+from engine.cuda_graphs.select import BodyFacts
 from engine.decisions import Decisions
 from engine.device import Stream, nvtx_range
 from engine.inputs.host_inputs import HostInputs
@@ -34,6 +34,7 @@ from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
 from engine.runners.body_warmup import capture_chains, compile_body
+from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
 from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
 from engine.runners.model_forward import ModelForward
 from engine.runners.steady_path import SteadyPath, SteadyUse, StepPlan, recording_facts
@@ -227,32 +228,31 @@ class DecoderRunner(ScheduledModelRunner):
         dummies, config = self._dummies, self._config
         if dummies is None or is_dummy or not config.captures:
             return unpadded(batch)
-        draft_len = batch.draft_len
-        promoted = self._decisions.promote_final_contexts(
-            batch, graphs_enabled=config.graphs_enabled, draft_len=draft_len
-        )
-        num_padding = self._decisions.num_padding_requests(
-            num_requests=batch.num_requests,
-            num_contexts=0 if promoted else len(batch.context_requests),
-            buckets=config.buckets_of(draft_len),
-            enabled=config.padding_enabled,
-            dummy_available=dummies.available(draft_len),
-        )
+        promoted, num_padding = plan_padding(self._decisions, batch, config, dummies)
         return dummies.pad(
             batch,
             num_padding,
-            draft_len=draft_len,
+            draft_len=batch.draft_len,
             spans=(*promoted, *batch.generation_requests) if promoted else None,
             promoted_request_ids=tuple([span.request_id for span in promoted]),
         )
 
     def _plan(self, batch: ScheduledRequests, padded: PaddedBatch, *, is_dummy: bool) -> StepPlan:
         """Choose the graph, and with it the metadata object."""
-        mode = sample_mode(padded)
-        num_contexts = 0 if padded.promoted_request_ids else len(batch.context_requests)
-        facts = self._facts(batch, num_contexts, mode, is_dummy=is_dummy)
+        mode, parts, chains = sample_mode(padded), self._parts, self._parts.prefill.captured
+        has_chain = bool(chains) and num_contexts_left(batch, padded) > 0
+        num_rows = sum([span.num_rows for span in batch.spans]) if has_chain else 0
+        facts = graph_facts(
+            batch,
+            padded,
+            self._config,
+            self._dummies,
+            mode=mode,
+            is_warmup=is_dummy,
+            captured=parts.graphs.captured_keys,
+            body=BodyFacts(self._config.is_body_recorded, chains, num_rows),
+        )
         selection = self._decisions.select_graph(facts)
-        parts = self._parts
         metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)
         return StepPlan(selection, mode, metadata)
 
@@ -261,24 +261,6 @@ class DecoderRunner(ScheduledModelRunner):
         pack_faster = getattr(self._parts.model, "prepare_inputs_fast_path", None)
         host: HostInputs | None = None if pack_faster is None else pack_faster(batch, kv_cache.block_table)
         return self._decisions.pack(batch, kv_cache.block_table) if host is None else host
-
-    def _facts(self, batch: ScheduledRequests, num_contexts: int, mode: SampleMode, *, is_dummy: bool) -> GraphFacts:
-        config, graphs, chains = self._config, self._parts.graphs, self._parts.prefill.captured
-        num_rows = sum([span.num_rows for span in batch.spans]) if num_contexts and chains else 0
-        return GraphFacts(
-            num_requests=batch.num_requests,
-            num_contexts=num_contexts,
-            draft_len=batch.draft_len,
-            sample_mode=mode,
-            graphs_enabled=config.graphs_enabled,
-            is_warmup=is_dummy,
-            padding_enabled=config.padding_enabled,
-            buckets=config.buckets_of(batch.draft_len),
-            max_batch_size=config.max_batch_size,
-            dummy_available=self._dummies is not None and self._dummies.available(batch.draft_len),
-            captured=graphs.captured_keys,
-            body=BodyFacts(config.is_body_recorded, chains, num_rows),
-        )
 
     def _run(self, prepared: PreparedInputs, plan: StepPlan) -> ForwardOutputs:
         graphs, stream, logits = self._parts.graphs, self._parts.stream, PendingLogits()

@@ -14,13 +14,14 @@ from typing import overload
 
 from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import KeyType, SampleMode, capture_keys
-from engine.cuda_graphs.select import BodyFacts, GraphFacts, Selection
+from engine.cuda_graphs.select import BodyFacts, Selection
 from engine.decisions import Decisions
 from engine.inputs.records import RunEvent, ScheduledInputs
 from engine.inputs.steady import SteadyRefusal
 from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
+from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
 from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
 
@@ -122,50 +123,34 @@ class NullRunner(ScheduledModelRunner):
         """Return at once: nothing is ever copied."""
 
     def _pad(self, batch: ScheduledRequests) -> PaddedBatch:
-        """Promote final contexts, then fill the bucket, as the decoder's runner does."""
-        dummies, config, draft_len = self._dummies, self._config, batch.draft_len
+        """Promote final contexts, then fill the bucket; the rows are made when somebody looks."""
+        dummies = self._dummies
         if dummies is None:
             return PaddedBatch(batch, _LaterSpans(lambda: batch.spans, batch.num_requests))
-        promoted: tuple[Span, ...] = ()
-        if batch.context_requests:
-            promoted = self._decisions.promote_final_contexts(
-                batch, graphs_enabled=config.graphs_enabled, draft_len=draft_len
-            )
-        num_padding = self._decisions.num_padding_requests(
-            num_requests=batch.num_requests,
-            num_contexts=0 if promoted else len(batch.context_requests),
-            buckets=config.buckets_of(draft_len),
-            enabled=config.padding_enabled,
-            dummy_available=dummies.available(draft_len),
-        )
+        promoted, num_padding = plan_padding(self._decisions, batch, self._config, dummies)
 
         def make() -> Sequence[Span]:
             spans = (*promoted, *batch.generation_requests) if promoted else None
-            return dummies.pad(batch, num_padding, draft_len=draft_len, spans=spans).spans
+            return dummies.pad(batch, num_padding, draft_len=batch.draft_len, spans=spans).spans
 
         promoted_ids = tuple([span.request_id for span in promoted])
         return PaddedBatch(batch, _LaterSpans(make, batch.num_requests + num_padding), num_padding, promoted_ids)
 
     def _select(self, batch: ScheduledRequests, padded: PaddedBatch, *, is_dummy: bool) -> Selection:
-        """Choose the graph from the same numbers as the decoder's runner."""
+        """Choose the graph; chains count as captured once warm-up has been, or where there is nothing else."""
         config = self._config
-        num_contexts = 0 if padded.promoted_request_ids else len(batch.context_requests)
-        prefill_buckets = config.prefill_buckets if self._captured or not config.buckets else ()
-        num_rows = batch.budget.num_tokens if num_contexts and prefill_buckets else 0
+        chains = config.prefill_buckets if self._captured or not config.buckets else ()
+        num_rows = batch.budget.num_tokens if chains and num_contexts_left(batch, padded) else 0
         return self._decisions.select_graph(
-            GraphFacts(
-                num_requests=batch.num_requests,
-                num_contexts=num_contexts,
-                draft_len=batch.draft_len,
-                sample_mode=SampleMode.GREEDY,
-                graphs_enabled=config.graphs_enabled,
+            graph_facts(
+                batch,
+                padded,
+                config,
+                self._dummies,
+                mode=SampleMode.GREEDY,
                 is_warmup=is_dummy,
-                padding_enabled=config.padding_enabled,
-                buckets=config.buckets_of(batch.draft_len),
-                max_batch_size=config.max_batch_size,
-                dummy_available=self._dummies is not None and self._dummies.available(batch.draft_len),
                 captured=self._captured,
-                body=BodyFacts(is_recorded=True, prefill_buckets=prefill_buckets, num_rows=num_rows),
+                body=BodyFacts(is_recorded=True, prefill_buckets=chains, num_rows=num_rows),
             )
         )
 
