@@ -86,8 +86,8 @@ if not times:
     print("no trace of a GPU lies in walkthroughs/data")
 
 # %% [markdown]
-# Without a graph the host starts kernel after kernel and the device waits for it, however few rows there are. So the ninth request costs
-# more than the eight before it, and everybody pays.
+# Without a graph the host starts kernel after kernel and the device waits for it, however few rows there are. (A step with a prompt in it
+# also has more rows, which a model this small hardly notices.) So the ninth request costs more than the eight before it, and everybody pays.
 #
 # The average hides it: most tokens come from good steps. Look at *stretches* instead, runs of steps without a graph; and let a shell or a
 # CI job look at the share, with an exit status (1: not reached):
