@@ -35,6 +35,12 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 20]} ... {text[-15:]}"
 
 
+def counted(number: object, noun: str) -> str:
+    """Return a number with its noun, which stands in the plural but for 1: ``1 row``, ``3 copies``."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else many}"
+
+
 def words(shape: object) -> str:
     """Say a shape in words."""
     if isinstance(shape, tuple):

@@ -5,6 +5,7 @@ import itertools
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Checks, Example, Prediction, Trial
+from lab.exercises.shape import counted
 
 checks = Checks(
     returns={"tokens": int, "sequences": int, "lengths": [int]},
@@ -56,9 +57,11 @@ def agrees(t: Trial) -> str | None:
         return "the first sequence begins at 0"
     rows = _rows(t)
     if len(rows) != t.got["sequences"]:
-        return f"lengths speaks of {len(rows)} sequences, sequences says {t.got['sequences']}"
+        return f"lengths speaks of {counted(len(rows), 'sequence')}, sequences says {t.got['sequences']}"
     return (
-        None if sum(rows) == t.got["tokens"] else f"the sequences have {sum(rows)} rows, tokens says {t.got['tokens']}"
+        None
+        if sum(rows) == t.got["tokens"]
+        else f"the sequences have {counted(sum(rows), 'row')}, tokens says {t.got['tokens']}"
     )
 
 
@@ -69,7 +72,7 @@ def counts_drafts(t: Trial) -> str | None:
     rows = _rows(t)[first : first + len(t.case["drafts"])]
     for found, drafts in zip(rows, t.case["drafts"], strict=False):
         if found != drafts + 1:
-            return f"a request with {drafts} drafts brings {drafts + 1} rows, {found} were counted"
+            return f"a request with {counted(drafts, 'draft')} brings {counted(drafts + 1, 'row')}, not {found}"
     return None if len(rows) == len(t.case["drafts"]) else "a request whose drafts are verified has no sequence"
 
 
@@ -78,7 +81,7 @@ def counts_chunks(t: Trial) -> str | None:
     """Require the rows of contexts and of decodes of one beam."""
     rows, contexts = _rows(t), t.case["chunks"]
     if rows[: len(contexts)] != contexts:
-        return f"the contexts bring {contexts} rows and come first"
+        return f"the contexts bring {counted(contexts, 'row')} and come first"
     tail = rows[len(contexts) + len(t.case["drafts"]) :]
     return None if tail == [1] * len(t.case["beams"]) else "each decode of one beam brings one row, at the end"
 
@@ -87,7 +90,11 @@ def counts_chunks(t: Trial) -> str | None:
 def counts_beams(t: Trial) -> str | None:
     """Require one sequence for each beam."""
     wanted = len(t.case["chunks"]) + len(t.case["drafts"]) + sum(t.case["beams"])
-    return None if t.got["sequences"] == wanted else f"there are {wanted} sequences, {t.got['sequences']} were counted"
+    return (
+        None
+        if t.got["sequences"] == wanted
+        else f"the step has {counted(wanted, 'sequence')}, sequences says {t.got['sequences']}"
+    )
 
 
 @checks.hidden("totals do not depend on the order", _batches(beams=3))

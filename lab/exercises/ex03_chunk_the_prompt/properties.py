@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
-from lab.exercises.shape import Pair
+from lab.exercises.shape import Pair, counted
 
 checks = Checks(
     returns=[Pair((int, int, bool))],
@@ -41,7 +41,7 @@ def partitions(t: Trial) -> str | None:
 def fits(t: Trial) -> str | None:
     """Require at most the rows of a step."""
     longest = max((length for _, length, _ in t.got), default=0)
-    return None if longest <= t.case["rows"] else f"a chunk of {longest} rows in a step of {t.case['rows']}"
+    return None if longest <= t.case["rows"] else f"a chunk of {counted(longest, 'row')} in a step of {t.case['rows']}"
 
 
 @checks.visible("chunks that are not the last keep to the unit, and only the last is last", _prompts())
@@ -52,7 +52,7 @@ def keeps_unit(t: Trial) -> str | None:
             return f"chunk {at} of {len(t.got)} says is_last={is_last}"
         edge = start + length if t.rule == "a" else length
         if not is_last and edge % t.case["unit"]:
-            what = f"ends at {edge}" if t.rule == "a" else f"has {edge} tokens"
+            what = f"ends at {edge}" if t.rule == "a" else f"has {counted(edge, 'token')}"
             return f"chunk {at} {what}, no multiple of {t.case['unit']}"
     return None
 
@@ -63,7 +63,7 @@ def _wastes(t: Trial) -> str | None:
         left = t.case["prompt"] - start
         could = left if left <= t.case["rows"] else length + t.case["unit"]
         if not is_last and length < could <= t.case["rows"]:
-            return f"chunk {at} has {length} tokens, {could} would fit"
+            return f"chunk {at} has {counted(length, 'token')}, {could} would fit"
     return None
 
 

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
+from lab.exercises.shape import counted
 
 _LIMITS = {"requests": 4, "rows": 16, "longest": 32, "block_size": 8, "most_drafts": 0, "most_beams": 1}
 _VERIFY = {"requests": 8, "rows": 16, "longest": 32, "block_size": 8, "most_drafts": 3, "most_beams": 1}
@@ -79,8 +80,9 @@ def has_width(t: Trial) -> str | None:
     kept = t.case["longest"] - (0 if t.rule == "a" else 1)
     held = t.got["table_width"] * t.case["block_size"]
     if held < kept:
-        return f"{t.got['table_width']} blocks hold {held} tokens, a sequence keeps up to {kept}"
-    return None if held - t.case["block_size"] < kept else f"one of {t.got['table_width']} columns is never used"
+        table = counted(t.got["table_width"], "block")
+        return f"a table of {table} holds {counted(held, 'token')}, a sequence keeps up to {kept}"
+    return None if held - t.case["block_size"] < kept else f"one column of {t.got['table_width']} is never used"
 
 
 @checks.visible("nothing is larger than a plain step", _limits(drafts=0, beams=1))

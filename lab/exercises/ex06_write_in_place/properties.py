@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
+from lab.exercises.shape import counted
 
 
 def _case(held: list[int], values: list[int], dtype: str = "int32", shape: list[int] | None = None) -> Case:
@@ -82,7 +83,7 @@ def returns_view(t: Trial) -> str | None:
     if t.got["refused"]:
         return "the values fit and were refused"
     if t.got["length"] != len(t.case["values"]):
-        return f"the view has {t.got['length']} entries, {len(t.case['values'])} were written"
+        return f"the view has {counted(t.got['length'], 'entry')}, to be written: {len(t.case['values'])}"
     return None if t.got["shares"] and t.got["same_type"] else "what was returned is another memory than the buffer"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
-from lab.exercises.shape import Pair
+from lab.exercises.shape import Pair, counted
 
 _TWO = [{"tokens": [5, 6], "positions": [0, 1]}, {"tokens": [7], "positions": [9]}]
 
@@ -54,7 +54,7 @@ def _count(t: Trial) -> str | None:
     most = 2 if t.rule == "a" else 1
     if len(t.got["copies"]) <= most:
         return None
-    return f"{len(t.got['copies'])} copies for {len(t.case['requests'])} requests, at most {most}"
+    return f"{counted(len(t.got['copies']), 'copy')} for {counted(len(t.case['requests']), 'request')}, at most {most}"
 
 
 @checks.visible("the device holds every request's rows", _requests())

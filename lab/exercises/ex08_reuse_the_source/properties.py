@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
+from lab.exercises.shape import counted
 
 checks = Checks(
     returns={"received": [[int]], "mirrors": int, "stalls": [int]},
@@ -27,7 +28,7 @@ def _mirrors(t: Trial) -> int:
 def _arrival(t: Trial) -> str | None:
     wanted, found = t.case["lists"], t.got["received"]
     if len(found) != len(wanted):
-        return f"{len(wanted)} lists were to be sent, {len(found)} arrived"
+        return f"of {counted(len(wanted), 'list')}, {len(found)} arrived"
     at = next((at for at, values in enumerate(wanted) if found[at] != values), None)
     return None if at is None else f"list {at} was {wanted[at]}, the device read {found[at]}"
 
@@ -69,5 +70,6 @@ def waits_late(t: Trial) -> str | None:
     most = _mirrors(t)
     early = [after for after in t.got["stalls"] if after < most - 1]
     if early:
-        return f"a wait is for a copy with {early[0]} younger ones; with {most} mirrors it may have {most - 1}"
+        behind = counted(early[0], "other")
+        return f"a wait is for a copy behind which {behind} began; with {most} mirrors there may be {most - 1}"
     return None

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
+from lab.exercises.shape import counted
 
 _CASE = {
     "contexts": [{"id": 4, "chunk": [11, 12], "start": 6}],
@@ -77,7 +78,11 @@ def _is_flat(t: Trial) -> str | None:
     if len(set(sizes.values())) > 1:
         return f"every row has a token, a position and an owner, there are {sizes}"
     total = sum(t.got["lengths"])
-    return None if total == sizes["tokens"] else f"the lengths add up to {total}, there are {sizes['tokens']} rows"
+    return (
+        None
+        if total == sizes["tokens"]
+        else f"the lengths add up to {total}, the step has {counted(sizes['tokens'], 'row')}"
+    )
 
 
 def _unpacks(t: Trial, group: str) -> str | None:

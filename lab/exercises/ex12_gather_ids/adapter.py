@@ -9,6 +9,7 @@ from engine.inputs.host_inputs import HostInputs, LogitRows
 from engine.scheduled import RowKind, Span
 from lab.exercises.exercise import Case
 from lab.exercises.repack import packing, whole_numbers
+from lab.exercises.shape import counted
 from lab.exercises.workload import Workload, joining_workload
 
 
@@ -20,7 +21,7 @@ def decisions(function: Callable[..., Any], rule: str) -> Decisions:
         owners = [span.request.py_seq_slot for span in spans for _ in range(span.num_rows)]
         outside = next((row for row in rows if not 0 <= row < len(owners)), None)
         if outside is not None:
-            message = f"row {outside} was answered for a step of {len(owners)} rows"
+            message = f"row {outside} was answered for a step of {counted(len(owners), 'row')}"
             raise ExerciseError(message)
         slots = [owners[row] for row in rows]
         return {"logit_rows": LogitRows(rows, tuple(-1 if slot is None else slot for slot in slots))}

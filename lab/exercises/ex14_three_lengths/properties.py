@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Checks, Example, Prediction, Trial
+from lab.exercises.shape import counted
 
 
 def _context(done: int, take: int) -> dict[str, Any]:
@@ -56,10 +57,10 @@ def _adds_up(t: Trial) -> str | None:
     count = len(t.case["batch"])
     for name in ("query", "cached", "kv"):
         if len(t.got[name]) != count:
-            return f"{name} has {len(t.got[name])} entries for {count} sequences"
+            return f"{name} has {counted(len(t.got[name]), 'entry')} for {counted(count, 'sequence')}"
     offsets = t.got["offsets"]
     if offsets[:1] != [0] or len(offsets) != count + 1:
-        return f"offsets begins with 0 and has {count + 1} entries, it is {offsets}"
+        return f"offsets begins with 0 and has {counted(count + 1, 'entry')}, it is {offsets}"
     steps = [after - before for before, after in itertools.pairwise(offsets)]
     return None if steps == t.got["query"] else f"the offsets leave {steps} rows, query says {t.got['query']}"
 
@@ -71,12 +72,12 @@ def _agrees(t: Trial) -> str | None:
         is_context = one["kind"] == "context"
         wanted = (one["take"], one["done"]) if is_context else (1 + one["drafts"], one["known"] - 1)
         if query != wanted[0]:
-            return f"sequence {at} computes {wanted[0]} rows in this step, not {query}"
+            return f"sequence {at} computes {counted(wanted[0], 'row')} in this step, not {query}"
         if cached != wanted[1]:
-            return f"before the step the cache holds {wanted[1]} tokens of sequence {at}, not {cached}"
+            return f"before the step the cache holds {counted(wanted[1], 'token')} of sequence {at}, not {cached}"
         more = t.case["extra"] if t.rule == "b" and one["kind"] == "decode" else 0
         if kv != sum(wanted) + more:
-            return f"sequence {at} may attend to {sum(wanted) + more} tokens, not {kv}"
+            return f"sequence {at} may attend to {counted(sum(wanted) + more, 'token')}, not {kv}"
     return None
 
 

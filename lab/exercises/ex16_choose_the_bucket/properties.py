@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Prediction, Trial
+from lab.exercises.shape import counted
 
 _sizes = st.lists(st.integers(1, 64), min_size=1, max_size=8)
 
@@ -33,8 +34,12 @@ def has_room(t: Trial) -> str | None:
         fits = [size for size in t.case["sizes"] if size >= t.case["batch"]]
         return f"None sends the batch to the slow path, though {fits[0]} would hold it" if fits else None
     if t.got not in t.case["sizes"]:
-        return f"no graph was captured for {t.got} requests"
-    return None if t.got >= t.case["batch"] else f"a graph for {t.got} requests leaves {t.case['batch'] - t.got} out"
+        return f"no graph was captured for {counted(t.got, 'request')}"
+    return (
+        None
+        if t.got >= t.case["batch"]
+        else f"a graph for {counted(t.got, 'request')} leaves {t.case['batch'] - t.got} out"
+    )
 
 
 @checks.visible("no dummy too many", _fitting())
@@ -43,7 +48,7 @@ def is_tight(t: Trial) -> str | None:
     if t.got is None or t.got not in t.case["sizes"]:
         return has_room(t)
     between = [size for size in t.case["sizes"] if t.case["batch"] <= size < t.got]
-    return f"{between[0]} holds the batch with {t.got - between[0]} dummies less" if between else None
+    return f"{between[0]} holds the batch with {counted(t.got - between[0], 'dummy')} less" if between else None
 
 
 @checks.visible("an empty batch", st.fixed_dictionaries({"sizes": _sizes, "batch": st.just(0)}))
@@ -63,7 +68,7 @@ def is_empty(t: Trial) -> str | None:
 )
 def is_above(t: Trial) -> str | None:
     """Require None above the largest size."""
-    return None if t.got is None else f"{t.case['batch']} requests do not fit a graph for {t.got}"
+    return None if t.got is None else f"a batch of {t.case['batch']} does not fit a graph for {t.got}"
 
 
 @checks.hidden(
@@ -74,5 +79,5 @@ def is_monotone(t: Trial) -> str | None:
     """Require that a larger batch takes the same size, a larger one, or none."""
     more = t.call({**t.case, "batch": t.case["batch"] + 1})
     if t.got is None:
-        return None if more is None else f"{t.case['batch']} requests have no size and one more has {more}"
+        return None if more is None else f"a batch of {t.case['batch']} has no size and one more has {more}"
     return None if more is None or more >= t.got else f"one request more takes {more}, which is smaller"

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
+from lab.exercises.shape import counted
 
 
 def _row(at: int, slot: int | None, block: int, position: int, *, is_dummy: bool = False) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _problem(t: Trial) -> str | None:
     if rows is None or rows[: len(batch)] != batch:
         return "the real rows come first, unchanged"
     if len(rows) != t.case["size"]:
-        return f"the graph has {t.case['size']} rows, the step {len(rows)}"
+        return f"the graph has {counted(t.case['size'], 'row')}, the step {len(rows)}"
     for row in rows[len(batch) :]:
         if not row["is_dummy"]:
             return "an added row does not say that it is a dummy"

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lab.exercises.exercise import Case, Checks, Example, Trial
-from lab.exercises.shape import Pair
+from lab.exercises.shape import Pair, counted
 
 
 def _request(drafts: int = 0, temperature: float = 0.0, token: int = 5, position: int = 9) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _describes(t: Trial) -> str | None:
         return None
     requests, drafts, sampler, beams = t.got
     if requests != baked[1] or beams != baked[2] or requests * beams * (1 + drafts) != len(baked[0]):
-        return f"a graph for {t.got} launches other shapes than this step has ({len(baked[0])} rows)"
+        return f"a graph for {t.got} launches other shapes than this step has ({counted(len(baked[0]), 'row')})"
     wanted = "greedy" if baked[3] == "best" else "full"
     return None if sampler == wanted else f"the sampler that this step launches is {wanted}"
 

@@ -9,6 +9,7 @@ from engine.cuda_graphs.key import KeyType, SampleMode
 from engine.cuda_graphs.select import GraphFacts, Selection, select_graph
 from engine.reasons import FallOff
 from lab.exercises.exercise import Case, Checks, Example, Prediction, Trial
+from lab.exercises.shape import counted
 
 _WORDS = {
     FallOff.GRAPHS_DISABLED: "graphs off",
@@ -113,7 +114,7 @@ def _change(t: Trial) -> str | None:
     if not _helps(t, tuple(names)):
         after = _chosen(t.case["step"], {**t.case["config"], **change}).reason
         return f"after this change the step still has no graph: {_WORDS.get(after, after) if after else after}"
-    return None if len(names) == least else f"{len(names)} entries change, {least} would do"
+    return None if len(names) == least else f"changed: {counted(len(names), 'entry')}; {least} would do"
 
 
 def _tie(t: Trial) -> str | None:

@@ -21,7 +21,7 @@ def pick(values, n):
 """
 _STRAY_CHECK = """
 def is_above(t):
-    return None if t.got is None else f"{t.case['batch']} requests do not fit a graph for {t.got}"
+    return None if t.got is None else f"a batch of {t.case['batch']} does not fit a graph for {t.got}"
 """
 
 

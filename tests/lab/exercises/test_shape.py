@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.exercises.shape import Pair, mismatch, same
+from lab.exercises.shape import Pair, counted, mismatch, same
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,8 @@ def test_another_form_is_said_in_words(value, shape, words):
 def test_true_is_not_one_and_order_of_keys_does_not_matter():
     assert not same(True, 1)
     assert same({"a": 1, "b": [2]}, {"b": [2], "a": 1})
+
+
+def test_a_number_has_its_noun_in_the_right_form():
+    assert [counted(n, "row") for n in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert [counted(n, "copy") for n in (1, 3)] == ["1 copy", "3 copies"]
