@@ -27,7 +27,7 @@ from engine.cuda_graphs.tape_arena import TapeArena, poison_value
 from engine.cuda_graphs.tape_rules import HostReadGuard, refuse, refuse_by_schema, schema_of
 from engine.cuda_graphs.tape_shapes import ShapePropagation, TensorShape, map_leaves, tensors_in
 from engine.device import DeviceRegistry
-from engine.ops.host_kernels import host_kernel
+from engine.ops.host_kernels import fixed_call, host_kernel
 
 T = TypeVar("T")
 Call: TypeAlias = Callable[[], object]
@@ -181,8 +181,7 @@ class _Recorder(TorchDispatchMode):
         is_out_form = any(argument.is_out for argument in schema_of(func).arguments)
         results = () if _is_in_place(func) and not is_out_form else self._shapes.propagate(func, args, kwargs)
         if _is_in_place(func):
-            kernel = host_kernel(func) or func
-            self.calls.append(functools.partial(kernel, *self._aliases(args), **self._aliases(kwargs)))
+            self.calls.append(fixed_call(func, self._aliases(args), self._aliases(kwargs)))
             return _written_arguments(func, args, kwargs)
         outputs = map_leaves(results, TensorShape, lambda s: self._arena.allocate(s.size, s.stride, s.dtype))
         if not str(func).startswith(_ALLOCATIONS):
@@ -223,8 +222,7 @@ def _bind(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], outp
     if form is not None:
         overload, names = form
         results = outputs if isinstance(outputs, tuple) else (outputs,)
-        kernel = host_kernel(overload) or overload
-        return functools.partial(kernel, *args, **kwargs, **dict(zip(names, results, strict=True)))
+        return fixed_call(overload, args, {**kwargs, **dict(zip(names, results, strict=True))})
     targets, kernel = list(tensors_in(outputs)), host_kernel(func) or func
 
     def compute_and_copy() -> None:

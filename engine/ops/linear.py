@@ -29,7 +29,9 @@ rows being the pixels of an image. Everything else (bfloat16, CUDA, a BLAS other
 Does not: quantise or own weights. Source: own measurements (LOG.md).
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -68,9 +70,9 @@ def packed_layout(weight: torch.Tensor, num_rows: int) -> torch.Tensor | None:
     return getattr(weight, _PACKED, None) if FEWEST_PACKED_ROWS <= num_rows <= MOST_PACKED_ROWS else None
 
 
-def multiply_parts(x: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
-    """Shapes: x [N, in], packed [P, in, W] -> the product by parts, [P, N, W]."""
-    return torch.bmm(x.expand(packed.shape[0], *x.shape), packed)
+def spread_over(x: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
+    """View x as what a batched product with packed takes. Shapes: x [N, in], packed [P, in, W] -> [P, N, in]."""
+    return x.expand(packed.shape[0], *x.shape)
 
 
 def as_parts(rows: torch.Tensor, part: int) -> torch.Tensor:
@@ -87,7 +89,7 @@ def uses_columns(weight: torch.Tensor) -> bool:
 def multiply_columns(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Shapes: x [N, in], weight [out, in] -> [out, N]: the product, one column a row of x."""
     if x.shape[0] == 1:
-        return one_row_into(x, weight, x.new_empty(1, weight.shape[0])).view(-1, 1)
+        return _one_row(x, weight, None, x.new_empty(1, weight.shape[0]))().view(-1, 1)
     if not FEWEST_PACKED_ROWS <= x.shape[0] <= MOST_IMAGE_ROWS or not torch.backends.mkldnn.is_available():
         return torch.mm(weight, x.t())
     length, width = weight.shape
@@ -98,13 +100,10 @@ def multiply_columns(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return product.permute(0, 2, 3, 1).view(length, -1)
 
 
-def one_row_into(
-    x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, residual: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Multiply one row, as many parts of the weight at once as there are threads; write into out and return it.
-
-    Shapes: x [1, in], weight [out, in], residual and out [1, out], contiguous; out may be the residual.
-    """
+def _one_row(
+    x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor | None, out: torch.Tensor
+) -> Callable[[], torch.Tensor]:
+    """Multiply one row, as many parts of the weight at once as there are threads."""
     parts = math.gcd(weight.shape[0], torch.get_num_threads())
     width, length = x.shape[1], weight.shape[0] // parts
     # The stride of the one-column axis decides MKL's path although nothing is there to step over: K is fast, 1 is
@@ -112,10 +111,19 @@ def one_row_into(
     column = x.as_strided((parts, width, 1), (0, x.stride(1), width))
     halves, target = weight.view(parts, length, width), out.view(parts, length, 1)
     if residual is None:
-        torch.bmm(halves, column, out=target)
-    else:
-        torch.baddbmm(residual.view(parts, length, 1), halves, column, out=target)
-    return out
+        return lambda: torch.bmm(halves, column, out=target)
+    source = residual.view(parts, length, 1)
+    return lambda: torch.baddbmm(source, halves, column, out=target)
+
+
+def _by_parts(
+    x: torch.Tensor, packed: torch.Tensor, residual: torch.Tensor | None, out: torch.Tensor
+) -> Callable[[], torch.Tensor]:
+    spread, target = spread_over(x, packed), as_parts(out, packed.shape[2])
+    if residual is None:
+        return lambda: target.copy_(torch.bmm(spread, packed))
+    source = as_parts(residual, packed.shape[2])
+    return lambda: torch.add(torch.bmm(spread, packed), source, out=target)
 
 
 def linear_reference(
@@ -129,7 +137,43 @@ def linear_reference(
     return y if residual is None else y + residual
 
 
-def linear_into(
+def fix_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor,
+) -> Callable[[], torch.Tensor]:
+    """Return a call that writes the op's result into out; out and residual are contiguous, and may be one tensor."""
+    if bias is None and uses_columns(weight):
+        packed = packed_layout(weight, x.shape[0])
+        if x.shape[0] == 1:
+            return _one_row(x, weight, residual, out)
+        if packed is not None:
+            return _by_parts(x, packed, residual, out)
+    return functools.partial(_linear_plainly, x, weight, bias, residual, out)
+
+
+def _linear_plainly(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    if not uses_columns(weight):
+        return out.copy_(linear_reference(x, weight, bias, residual))
+    packed = packed_layout(weight, x.shape[0])
+    if packed is not None:
+        _by_parts(x, packed, residual, out)()
+        return out if bias is None else out.add_(bias)
+    rows = multiply_columns(x, weight).t()
+    rows = rows if bias is None else rows + bias
+    return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
+
+
+def _linear_out(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
@@ -137,22 +181,8 @@ def linear_into(
     *,
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """Write the op's result into out and return it; out and residual are contiguous, and may be the same tensor."""
-    if not uses_columns(weight):
-        return out.copy_(linear_reference(x, weight, bias, residual))
-    if x.shape[0] == 1 and bias is None:
-        return one_row_into(x, weight, out, residual)
-    packed = packed_layout(weight, x.shape[0])
-    if packed is not None:
-        parts, part = multiply_parts(x, packed), packed.shape[2]
-        if residual is None:
-            as_parts(out, part).copy_(parts)
-        else:
-            torch.add(parts, as_parts(residual, part), out=as_parts(out, part))
-        return out if bias is None else out.add_(bias)
-    rows = multiply_columns(x, weight).t()
-    rows = rows if bias is None else rows + bias
-    return out.copy_(rows) if residual is None else torch.add(rows, residual, out=out)
+    fix_linear(x, weight, bias, residual, out=out)()
+    return out
 
 
 def _linear(
@@ -163,7 +193,7 @@ def _linear(
 ) -> torch.Tensor:
     if not uses_columns(weight):
         return linear_reference(x, weight, bias, residual)
-    return linear_into(x, weight, bias, residual, out=x.new_empty(x.shape[0], weight.shape[0]))
+    return _linear_out(x, weight, bias, residual, out=x.new_empty(x.shape[0], weight.shape[0]))
 
 
 def _linear_fake(
@@ -188,11 +218,11 @@ def _linear_out_fake(
 
 for key in ("CPU", "CUDA"):
     LIBRARY.impl("linear", _linear, key)
-    LIBRARY.impl("linear.out", linear_into, key)
+    LIBRARY.impl("linear.out", _linear_out, key)
 LIBRARY.impl("linear", _linear_fake, "Meta")
 LIBRARY.impl("linear.out", _linear_out_fake, "Meta")
 
 bind_host_kernel("linear", _linear)
-bind_host_kernel("linear.out", linear_into)
+bind_host_kernel("linear.out", _linear_out, fix_linear)
 
 linear = torch.ops.stepscope.linear.default

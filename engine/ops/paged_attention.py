@@ -8,7 +8,8 @@ a mutation it is recorded, not run, during capture. ``scratch`` belongs to the o
 or after a call.
 
 The CPU implementation treats the query heads of one key head as rows of one small product, and reads neighbouring
-blocks in place or gathers scattered ones (``paged_attention_plan.py`` decides, ``paged_attention_cpu.py`` runs).
+blocks in place or gathers scattered ones (``paged_attention_plan.py`` decides, ``paged_attention_cpu.py`` runs). It
+wants a layer's values to lie right behind its keys.
 
 Does not: reserve blocks, apply rope, or know a layer. The CUDA implementation is ``ops/triton/paged_attention.py``.
 Source: the paged attention of vLLM; treating grouped heads as rows is common practice for grouped-query decoding.
@@ -19,7 +20,7 @@ from typing import Final
 import torch
 
 from engine.ops.host_kernels import bind_host_kernel
-from engine.ops.paged_attention_cpu import attend_rows
+from engine.ops.paged_attention_cpu import attend_rows, fix_attention
 
 SCHEMA: Final = (
     "paged_attention_(Tensor(a!) out, Tensor query, Tensor key, Tensor value, Tensor positions, *, "
@@ -43,7 +44,7 @@ def _fake(
 
 
 LIBRARY.impl("paged_attention_", attend_rows, "CPU")
-bind_host_kernel("paged_attention_", attend_rows)
+bind_host_kernel("paged_attention_", attend_rows, fix_attention)
 LIBRARY.impl("paged_attention_", _fake, "Meta")
 
 paged_attention_ = torch.ops.stepscope.paged_attention_.default

@@ -7,6 +7,8 @@ Does not: check shapes (the metadata did) or keep anything between calls.
 Source: own; measurements in LOG.md.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -43,12 +45,11 @@ def attend_rows(
         for side, rows in zip(pool, (key, value), strict=True):
             side.select(1, plan.one_token).copy_(rows[0])
     elif pool.dtype is torch.float32:  # two thirds of index_copy's time
-        places, cells = plan.tokens.numpy(), pool.numpy()
-        cells[0][:, places] = key.numpy().swapaxes(0, 1)
-        cells[1][:, places] = value.numpy().swapaxes(0, 1)
+        for side, rows in zip(pool.numpy(), (key, value), strict=True):
+            side[:, plan.tokens] = rows.numpy().swapaxes(0, 1)
     else:
         for side, rows in zip(pool, (key, value), strict=True):
-            side.index_copy_(1, plan.tokens, rows.transpose(0, 1))
+            side.index_copy_(1, torch.from_numpy(plan.tokens), rows.transpose(0, 1))
     for view in plan.views:
         _attend_view(out, query, pool, view)
     for rows in plan.together:
@@ -65,27 +66,70 @@ def _attend_view(out: torch.Tensor, query: torch.Tensor, pool: torch.Tensor, vie
     out[view.row].view(1, G, -1, D).copy_(attended)
 
 
+def fix_attention(
+    out: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    positions: torch.Tensor,
+    **fixed: Any,
+) -> Callable[[], object]:
+    """Return a call of the kernel on these tensors, quicker for the steps whose rows are all attended together."""
+    attend = functools.partial(attend_rows, out, query, key, value, positions, **fixed)
+    if query.dtype is not torch.float32:
+        return attend
+    pool, scratch = _both_sides(fixed["key_blocks"], fixed["value_blocks"]), fixed["scratch"]
+    (N, H, D), G = query.shape, pool.shape[1]
+    shape = (*fixed["block_table"].shape, fixed["key_blocks"].shape[2])
+    place, table, (key_cells, value_cells) = positions.numpy(), fixed["step_table"].numpy(), pool.numpy()
+    keys, values = key.numpy().swapaxes(0, 1), value.numpy().swapaxes(0, 1)
+    grouped, flat = query.new_empty(N, H, D), pool.view(-1, D)
+    queries, attended = grouped.view(N * G, -1, D), out.view(N * G, -1, D)
+
+    def run() -> None:
+        plan = plan_rows(place.tobytes(), table.tobytes(), shape, torch.float32)
+        rows = plan.whole
+        if rows is None:
+            attend()
+            return
+        key_cells[:, plan.tokens] = keys
+        value_cells[:, plan.tokens] = values
+        grouped.copy_(query)
+        weights, seen = _weigh(queries, flat, scratch, rows, num_kv_heads=G)
+        torch.bmm(weights, seen, out=attended)
+
+    return run
+
+
 def _attend_together(
     out: torch.Tensor, query: torch.Tensor, pool: torch.Tensor, scratch: torch.Tensor, rows: RowsTogether
 ) -> None:
     """Attend t rows of each of n sequences: they and the query heads of a key head are rows of one product together."""
     if rows.rows is not None:
         query = query[rows.rows]
-    _, G, per_head, D = pool.shape
-    (n, t, T), group = rows.mask.shape, query.shape[1] // G
-    places, mask = rows.of_heads(G, per_head, group)
+    _, G, _, D = pool.shape
+    (n, t, _), group = rows.mask.shape, query.shape[1] // G
+    grouped = query.reshape(n, t, G, group, D).permute(0, 2, 3, 1, 4).reshape(n * G, group * t, D)
+    weights, values = _weigh(grouped, pool.view(-1, D), scratch, rows, num_kv_heads=G)
+    attended = torch.bmm(weights, values).view(n, G, group, t, D).permute(0, 3, 1, 2, 4)
+    out[... if rows.rows is None else rows.rows] = attended.reshape(n * t, -1, D)
+
+
+def _weigh(
+    grouped: torch.Tensor, pool: torch.Tensor, scratch: torch.Tensor, rows: RowsTogether, *, num_kv_heads: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Copy the tokens of all sequences side by side, and weigh them.
+
+    Shapes: grouped [n * G, group * t, D], pool [2 * G * tokens, D] -> weights [n * G, group * t, T], values
+    [n * G, T, D]. Valid: the values until the scratch is written again.
+    """
+    (batch, num_queries, D), (_, t, T) = grouped.shape, rows.mask.shape
+    places, mask = rows.of_heads(num_kv_heads, pool.shape[0] // (2 * num_kv_heads), num_queries // t)
     both = scratch[: places.shape[0] * D].view(-1, D)
-    torch.index_select(pool.view(-1, D), 0, places, out=both)
-    keys, values = both.view(2, n * G, T, D).unbind(0)
-    if t > 1:
-        query = query.reshape(n, t, G, group, D).permute(0, 2, 3, 1, 4)
-    scores = torch.baddbmm(mask, query.reshape(n * G, group * t, D), keys.transpose(1, 2), alpha=D**-0.5)
-    weights = torch.softmax(scores, -1)
-    if t == 1 and rows.rows is None:
-        torch.bmm(weights, values, out=out.view(n * G, group, D))
-        return
-    attended = torch.bmm(weights, values).view(n, G, group, t, D).permute(0, 3, 1, 2, 4).reshape(n * t, -1, D)
-    out[... if rows.rows is None else rows.rows] = attended
+    torch.index_select(pool, 0, places, out=both)
+    keys, values = both.view(2, batch, T, D).unbind(0)
+    scores = torch.baddbmm(mask, grouped, keys.transpose(1, 2), alpha=D**-0.5)
+    return torch.softmax(scores, -1), values
 
 
 def _both_sides(key_blocks: torch.Tensor, value_blocks: torch.Tensor) -> torch.Tensor:

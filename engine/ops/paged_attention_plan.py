@@ -94,11 +94,17 @@ class RowPlan:
 
     all_live: bool
     live: torch.Tensor
-    tokens: torch.Tensor
+    tokens: np.ndarray
     one_token: int | None
     views: tuple[ViewRow, ...]
     together: tuple[RowsTogether, ...]
     chunks: tuple[ChunkRows, ...]
+
+    @property
+    def whole(self) -> RowsTogether | None:
+        """The step itself, where its rows are of one sequence each and all attended together."""
+        first = self.together[0] if self.together else None
+        return first if first is not None and first.rows is None and first.mask.shape[1] == 1 else None
 
 
 @functools.lru_cache(maxsize=4)
@@ -141,7 +147,7 @@ def plan_rows(positions: bytes, step_table: bytes, shape: tuple[int, int, int], 
     return RowPlan(
         all_live=len(live) == len(place),
         live=torch.from_numpy(live),
-        tokens=torch.from_numpy(tokens),
+        tokens=tokens,
         one_token=int(tokens[0]) if len(tokens) == 1 else None,
         views=views,
         together=tuple(
