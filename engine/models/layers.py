@@ -102,10 +102,11 @@ class Attention(nn.Module):
             query_key = functional.rms_norm(query_key, (self.head_size,), None, self.eps) * self.qk_norm
         cos, signed_sin = rotation
         half = self.head_size // 2
-        turned = torch.cat((query_key[..., half:], query_key[..., :half]), dim=-1)  # a third of roll's time
-        query_key = torch.addcmul(query_key * cos, turned, signed_sin)
+        rotated = query_key * cos
+        rotated[..., :half].addcmul_(query_key[..., half:], signed_sin[..., :half])
+        rotated[..., half:].addcmul_(query_key[..., :half], signed_sin[..., half:])
         attended = attn_metadata.attend(
-            self.layer, query_key[:, : self.num_heads], query_key[:, self.num_heads :], qkv[:, num_rotated:], positions
+            self.layer, rotated[:, : self.num_heads], rotated[:, self.num_heads :], qkv[:, num_rotated:], positions
         )
         return attended.reshape(-1, self.num_heads * self.head_size)
 
