@@ -28,7 +28,7 @@ function maskPart(cx) {
 
 // Plain text, set as text: a note is a teacher's words and never markup.
 function notesPart(cx) {
-  const root = h("aside", { class: "ss-notes", role: "note" });
+  const root = h("div", { class: "ss-notes", role: "note" });
   cx.named(root, "notes.name");
   const lines = pool(root, () => ({ root: h("p") }));
   return {

@@ -110,9 +110,10 @@ function treePanel(cx) {
         const users = first.users.filter((rid) => rid >= 0);
         return [textOf(first) + "…", users, cx.t("tree." + stateOf(first), { who: users.map((rid) => cx.store.name(rid)).join(", ") })];
       };
+      const told = boxes.map(words);
       cells(boxes.length, (item, index) => {
         const box = boxes[index];
-        const [text, users, state] = words(box);
+        const [text, users, state] = told[index];
         tagRequest(item.root, users);
         setText(item.text, (box.chain[0].fresh ? "+ " : "") + text);
         setText(item.state, (box.chain.length > 1 ? `×${box.chain.length} · ` : "") + state);
@@ -122,7 +123,7 @@ function treePanel(cx) {
       setAttr(picture, "aria-label", lead.ssText);
       table.rows(boxes.length, (item, index) => {
         const { chain, depth } = boxes[index];
-        const [text, users, state] = words(boxes[index]);
+        const [text, users, state] = told[index];
         tagRequest(item.root, users);
         setText(item.text, text);
         const ids = chain.flatMap((node) => (node.host >= 0 ? [cx.t("tree.host_block", { n: node.host })] : node.blocks));

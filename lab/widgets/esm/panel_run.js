@@ -107,7 +107,7 @@ function samplePanel(cx) {
         const many = tokens.filter((one) => one[0] === rid).length;
         const accepted = frame.acc.get(rid);
         setText(item.cells[4], span ? (accepted === undefined ? span[2] + span[3] : span[2] + 1 + nth) : "–");
-        setText(item.cells[5], cx.store.tokensUpTo(rid, cx.at).length - many + nth + 1);
+        setText(item.cells[5], cx.store.numTokens(rid, cx.at) - many + nth + 1);
         setText(item.note, accepted === undefined ? "" : nth < accepted ? cx.t("smp.draft") : cx.t("smp.accepted", { n: accepted, k: frame.sch.k }));
       });
     },
@@ -132,7 +132,7 @@ function commitPanel(cx) {
       table.rows(Math.min(order.length, 40), (item, at) => {
         const rid = order[at];
         const request = cx.store.requests.get(rid) || {};
-        const generated = cx.store.tokensUpTo(rid, cx.at).length;
+        const generated = cx.store.numTokens(rid, cx.at);
         const state = finished.has(rid) ? "finished" : frame.sch.paused.includes(rid) ? "paused" : "continues";
         tagRequest(item.root, rid);
         requestCell(cx, item.cells[0], rid);

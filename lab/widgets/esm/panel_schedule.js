@@ -102,7 +102,7 @@ function schedulePanel(cx) {
       show(item.bar.root, isContext);
       setClass(item.note, "ss-gapl", isContext);
       if (isContext) item.bar.set(start, count, request ? request.prompt : 0);
-      setText(item.note, isContext ? cx.t(logits ? "sch.last_chunk" : "sch.chunk", { done: start + count, whole: request ? request.prompt : "?" }) : cx.t(frame.sch.k ? "sch.verifies" : "sch.decodes", { n: cx.store.tokensUpTo(rid, cx.at).length, k: frame.sch.k }));
+      setText(item.note, isContext ? cx.t(logits ? "sch.last_chunk" : "sch.chunk", { done: start + count, whole: request ? request.prompt : "?" }) : cx.t(frame.sch.k ? "sch.verifies" : "sch.decodes", { n: cx.store.numTokens(rid, cx.at), k: frame.sch.k }));
       setText(item.cells[3], count);
       setText(item.cells[4], count === 1 ? start : `${start}–${start + count - 1}`);
     });

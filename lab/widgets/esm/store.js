@@ -5,6 +5,7 @@ const SOURCES = ["prompt", "previous_sample", "zero_fill", "host", "draft"];
 const WRITERS = ["never", "host_copy", "device_gather", "in_place_add", "zero_fill", "device_copy"];
 const LAYERS = ["persistent", "static", "metadata"];
 const MAX_FRAMES = 10000;
+const NOBODY = [];
 
 async function inflate(view) {
   const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
@@ -106,10 +107,11 @@ class Store {
     for (const [block, ...ids] of owners) Store.note(this.owners, block, [moment, ids]);
     for (const id of removed) if (this.nodes.has(id)) this.nodes.get(id).to = moment;
     for (const [id, parent, tokens, label] of added) this.nodes.set(id, { id, parent, tokens, label, from: moment, to: Infinity });
-    for (const [id, ...place] of places) Store.note(this.places, id, [moment, place]);
+    for (const [id, host, ...blocks] of places) Store.note(this.places, id, [moment, { host, blocks }]);
   }
 
   // Who held which block at a moment, and what the reuse tree kept. A trace from before the ledger has tables only.
+  // A tree may have thousands of nodes, so they are not copied: what stood at a moment holds until the next question.
   ledgerAt(moment) {
     const owners = new Map();
     for (const [block, history] of this.owners) {
@@ -120,9 +122,10 @@ class Store {
     const nodes = [];
     for (const node of this.nodes.values()) {
       if (node.from > moment || node.to <= moment) continue;
-      const [host, ...blocks] = Store.valueAt(this.places.get(node.id), moment);
-      const users = [...new Set(blocks.flatMap((block) => owners.get(block) || []))];
-      nodes.push({ ...node, host, blocks, users, fresh: node.from >> 1 === moment >> 1 });
+      const { host, blocks = NOBODY } = Store.valueAt(this.places.get(node.id), moment);
+      const holders = blocks.map((block) => owners.get(block)).filter(Boolean);
+      const users = holders.length > 1 ? [...new Set(holders.flat())] : holders[0] || NOBODY;
+      nodes.push(Object.assign(node, { host, blocks, users, fresh: node.from >> 1 === moment >> 1 }));
     }
     return { owners, nodes };
   }
@@ -179,9 +182,8 @@ class Store {
     return held;
   }
 
-  tokensUpTo(rid, at) {
-    const history = this.outputs.get(rid) || [];
-    return history.slice(0, Store.latest(history, at));
+  numTokens(rid, at) {
+    return Store.latest(this.outputs.get(rid), at);
   }
 
   // The text so far, one piece for each step that added some; text from before the first frame comes first.
@@ -223,7 +225,7 @@ class Store {
     const request = this.requests.get(rid);
     const span = this.spanOf(frame, rid);
     const finished = frame.out.fin.find((end) => end[0] === rid);
-    const generated = this.tokensUpTo(rid, at).length;
+    const generated = this.numTokens(rid, at);
     const freed = this.freedAt.get(rid);
     const arrived = request.arrival === null || request.arrival === undefined || request.arrival <= frame.s;
     let word = "waiting";
