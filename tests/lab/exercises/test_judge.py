@@ -27,7 +27,7 @@ def test_the_counterexample_is_the_smallest_there_is():
     results = _judged(lambda sizes, batch: min(sizes) if batch else None)
     wrong = next(r for r in results if r.name == "every request has a place").counterexample
     assert wrong.case == {"sizes": [1, 2], "batch": 2}
-    assert wrong.problem == "a graph for 1 requests leaves 1 out"
+    assert wrong.problem == "a graph for 1 request leaves 1 out"
 
 
 def test_the_same_seed_finds_the_same():
