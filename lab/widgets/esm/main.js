@@ -13,7 +13,7 @@ function panelShell(cx) {
   const missing = cx.label(h("p", { class: "ss-lead" }), "outline.panel");
   const veiled = cx.label(h("p", { class: "ss-lead ss-locked" }), "mask.panel");
   const body = h("div", { class: "ss-body" }, panels.map((panel) => panel.root), locked, veiled, missing);
-  const root = h("div", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("header", null, title, what), links, body);
+  const root = h("div", { class: "ss-panel", role: "tabpanel", id: cx.id + "-panel", tabindex: "0" }, h("div", { class: "ss-head" }, title, what), links, body);
   return {
     root,
     paint(frame, at) {
