@@ -3,7 +3,6 @@
 Does not: know engines or models.
 """
 
-import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -37,32 +36,6 @@ def median_of(fn: Callable[[], object], device: torch.device, *, rounds: int, ca
 
     burst()
     return statistics.median(elapsed(burst, device) for _ in range(rounds)) / calls
-
-
-def seconds_of_each(fn: Callable[[], object], device: torch.device, *, rounds: int, calls: int) -> list[float]:
-    """Return the seconds of every single call; the calls of a round follow each other at once, a mark between any two.
-
-    One round runs before the first that counts. The median of these is the time of a call as long as the device keeps
-    its clock; their mean also holds the moments in which a power limit lowers it.
-    """
-    found: list[float] = []
-    for number in range(1 + rounds):
-        marks = _marks(fn, device, calls)
-        if number:
-            found += marks
-    return found
-
-
-def _marks(fn: Callable[[], object], device: torch.device, calls: int) -> list[float]:
-    if device.type != "cuda":
-        return [elapsed(fn, device) for _ in range(calls)]
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
-    events[0].record()
-    for event in events[1:]:
-        fn()
-        event.record()
-    torch.cuda.synchronize(device)
-    return [begin.elapsed_time(end) / 1e3 for begin, end in itertools.pairwise(events)]
 
 
 def read_bandwidths(device: torch.device, *, nbytes: int, rounds: int = 5, seconds: float = 0.0) -> dict[str, float]:

@@ -19,7 +19,7 @@ from engine.llm import LLM
 from engine.probe import Stage
 from engine.py_executor import StepCommit
 from engine.reasons import PathKind
-from lab.bench.clock import seconds_of_each
+from lab.bench.clock import median_of
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,10 +49,10 @@ class _FirstCommit:
 
 
 def replay_seconds(llm: LLM, prompts: list[list[int]], *, num_decodes: int, rounds: int, replays: int) -> float:
-    """Return the median seconds of one replay of the batch's decode graph, of replays that follow each other at once.
+    """Return the median seconds of one replay of the batch's decode graph.
 
     num_decodes: decode steps that the batch runs first, so the graph attends over prompt + num_decodes tokens.
-    rounds, replays: rounds of so many replays, each of which counts. The engine must be idle; it is so again after.
+    rounds, replays: the median is taken over rounds of so many replays. The engine must be idle; it is so again after.
     Raises: ConfigError when the engine has no graph for the batch.
     """
     params = SamplingParams(max_tokens=num_decodes + 2, ignore_eos=True)
@@ -72,11 +72,11 @@ def replay_seconds(llm: LLM, prompts: list[list[int]], *, num_decodes: int, roun
     [key] = [key for key in llm.graphs.captured_keys if str(key) == event.key]
     graph = llm.graphs.graph_for(key)
     with torch.no_grad():
-        each = seconds_of_each(graph.replay, llm.device_spec.torch_device, rounds=rounds, calls=replays)
+        seconds = median_of(graph.replay, llm.device_spec.torch_device, rounds=rounds, calls=replays)
     for request_id in request_ids:
         llm.abort(request_id)
     llm.step()
-    return statistics.median(each)
+    return seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lab.bench import clock
-from lab.bench.clock import elapsed, median_of, read_bandwidths, seconds_of_each
+from lab.bench.clock import elapsed, median_of, read_bandwidths
 
 CPU = torch.device("cpu")
 
@@ -12,13 +12,6 @@ def test_the_first_burst_does_not_count(monkeypatch):
     monkeypatch.setattr(clock, "elapsed", lambda fn, device: (fn(), next(times))[1])
     assert median_of(lambda: ran.append(1), CPU, rounds=3, calls=2) == 2.0
     assert len(ran) == 2 * (1 + 3)
-
-
-def test_every_call_behind_the_first_round_is_timed_by_itself(monkeypatch):
-    ran, times = [], iter([8.0, 9.0, 2.0, 4.0, 5.0, 7.0])
-    monkeypatch.setattr(clock, "elapsed", lambda fn, device: (fn(), next(times))[1])
-    assert seconds_of_each(lambda: ran.append(1), CPU, rounds=2, calls=2) == [2.0, 4.0, 5.0, 7.0]
-    assert len(ran) == 6
 
 
 def test_the_median_of_rounds_as_long_as_asked_gives_the_bandwidth_of_each_pass(monkeypatch):
@@ -39,14 +32,6 @@ def test_time_passes_and_every_pass_reads_real_numbers():
     assert elapsed(lambda: seen.append(torch.ones(8).sum()), CPU) > 0
     assert seen
     assert min(read_bandwidths(CPU, nbytes=1 << 20, rounds=1).values()) > 0
-
-
-@pytest.mark.gpu
-def test_single_calls_take_together_what_a_row_of_them_takes():
-    device, x = torch.device("cuda"), torch.empty(1 << 28, device="cuda")
-    each = seconds_of_each(x.zero_, device, rounds=2, calls=20)
-    assert len(each) == 40
-    assert sum(each) == pytest.approx(40 * median_of(x.zero_, device, rounds=3, calls=20), rel=0.2)
 
 
 @pytest.mark.gpu
