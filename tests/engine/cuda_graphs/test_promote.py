@@ -1,6 +1,5 @@
 """Promotion of final contexts: all or nothing, and only one-token remainders."""
 
-
 from hypothesis import given
 from hypothesis import strategies as st
 
