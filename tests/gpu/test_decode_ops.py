@@ -23,10 +23,10 @@ ROWS = [1, 2, 3, 8, 17, 64, 100]
 # Each case costs compilations: every type meets one odd shape, bfloat16 meets every branch of the tables.
 PRODUCTS = [
     *[(100, 200, dtype) for dtype in (BF16, F16, F32)],
-    *[(outputs, inputs, BF16) for outputs, inputs in ((960, 576), (4100, 4096), (8200, 1032))],
+    *[(outputs, inputs, BF16) for outputs, inputs in ((960, 576), (4100, 4096), (8200, 1032), (8200, 1030))],
 ]
 SUMS = [*PRODUCTS[:3], (576, 1536, BF16), (4100, 4096, BF16), (24, 5000, BF16), (600, 14400, BF16)]
-GATED = [*PRODUCTS[:3], (1536, 576, BF16), (1000, 1100, BF16), (8200, 1032, BF16)]
+GATED = [*PRODUCTS[:3], (1536, 576, BF16), (1000, 1100, BF16), (8200, 1032, BF16), (8200, 1030, BF16)]
 HEADS = [
     *[(sizes, BF16) for sizes in ((9, 3, 64), (8, 8, 80), (16, 1, 128), (32, 8, 128), (4, 1, 256), (4, 2, 16))],
     *[(sizes, dtype) for sizes in ((8, 8, 80), (2, 2, 8)) for dtype in (F16, F32)],
