@@ -66,7 +66,7 @@ def test_each_exercise_becomes_the_score_of_its_check_cell(monkeypatch):
 def test_without_nbgrader_the_message_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "nbgrader", None)
     monkeypatch.setitem(sys.modules, "nbgrader.api", None)
-    with pytest.raises(ExerciseError, match=r"pip install 'stepscope\[classroom\]'"):
+    with pytest.raises(ExerciseError, match=r"pip install -e '.\[classroom\]'"):
         sync(BOOK, "sqlite:///x.db")
 
 
