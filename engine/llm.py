@@ -151,7 +151,8 @@ class LLM:
         try:
             return self._enqueue(validated)
         except KeyboardInterrupt:
-            self._executor.withdraw(request_id)
+            with uninterrupted():
+                self._executor.withdraw(request_id)
             raise
 
     def step(self) -> list[RequestOutput]:

@@ -156,9 +156,9 @@ class PyExecutor:
 
     def text_so_far(self, request_id: int) -> str:
         """Return the text of a live request that may be shown."""
-        live = self._live[request_id]
-        live.catch_up()
-        return live.stop_checker.text
+        with uninterrupted():
+            self._live[request_id].catch_up()
+        return self._live[request_id].stop_checker.text
 
     def step(self) -> None:
         """Run one step if anything is live; ``take_finished`` hands out what it finished.
@@ -220,25 +220,26 @@ class PyExecutor:
         return bool(scheduled.paused_requests) or self._open[-1].scheduled.draft_len > scheduled.draft_len
 
     def _schedule(self) -> ScheduledRequests:
-        """Ask the two schedulers."""
+        """Ask the two schedulers; what they remember from step to step must not be left half changed."""
         queue, kv_cache = self._queue, self._resources.kv_cache
-        admitted = self._schedulers.capacity.schedule(
-            queue.running,
-            queue.waiting,
-            kv_cache,
-            max_batch_size=self._engine.get_max_num_sequences(),
-            lacking=self._life.lacking,
-            has_guesses=queue.num_guessing > 0,
-        )
-        return self._schedulers.micro_batch.schedule(
-            admitted.fitting,
-            admitted.deferrals,
-            kv_cache.num_free_blocks,
-            paused=admitted.paused,
-            reusable=kv_cache.reusable_tokens,
-            can_draft=admitted.can_draft and queue.num_guessing > 0,
-            lay_out=self._life.lay_out_rows,
-        )
+        with uninterrupted():
+            admitted = self._schedulers.capacity.schedule(
+                queue.running,
+                queue.waiting,
+                kv_cache,
+                max_batch_size=self._engine.get_max_num_sequences(),
+                lacking=self._life.lacking,
+                has_guesses=queue.num_guessing > 0,
+            )
+            return self._schedulers.micro_batch.schedule(
+                admitted.fitting,
+                admitted.deferrals,
+                kv_cache.num_free_blocks,
+                paused=admitted.paused,
+                reusable=kv_cache.reusable_tokens,
+                can_draft=admitted.can_draft and queue.num_guessing > 0,
+                lay_out=self._life.lay_out_rows,
+            )
 
     def _launch(self, scheduled: ScheduledRequests | None, batch: DecodeBatch | None) -> bool:
         """Hand a step over to the device; False when there is nothing to run."""

@@ -154,10 +154,11 @@ class Lifecycle:
     def look_ahead(self, step: OpenStep) -> None:
         """While the device works on a step, do what the ends of its requests will need: their text, their blocks."""
         generating, rows = step.scheduled.generating, step.rows
-        for request in generating if rows is None else [rows.requests[row] for row in rows.ending()]:
-            if request.state is RequestState.GENERATION_TO_COMPLETE and request.request_id in self.queue.live:
-                self.queue.live[request.request_id].catch_up()
-                self._resources.commit(request.request_id, num_final_tokens(request))
+        with uninterrupted():
+            for request in generating if rows is None else [rows.requests[row] for row in rows.ending()]:
+                if request.state is RequestState.GENERATION_TO_COMPLETE and request.request_id in self.queue.live:
+                    self.queue.live[request.request_id].catch_up()
+                    self._resources.commit(request.request_id, num_final_tokens(request))
 
     def finish(self, live: LiveRequest, reason: str, error: str | None = None) -> None:
         """End a request: what it holds goes back, its output waits to be handed out."""

@@ -2,12 +2,14 @@
 
 import dataclasses
 import itertools
+import random
 import signal
+import sys
 
 import pytest
 
 import engine.llm
-from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, interrupts
+from engine import LLM, CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig, interrupts
 from engine.attention import paged
 from engine.errors import ConfigError, ReentryError
 from engine.interrupts import listening, uninterrupted
@@ -273,3 +275,86 @@ def test_a_signal_while_the_handler_is_exchanged_comes_out_and_the_old_handler_i
             pass
     assert signal.getsignal(signal.SIGINT) is before
     assert not interrupts._current
+
+
+class AtLine:
+    """Sends a Ctrl-C when so many lines of one file have run."""
+
+    def __init__(self, file, num_lines):
+        self.file, self.num_left = file, num_lines
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _value):
+        if not frame.f_code.co_filename.endswith(self.file):
+            return None
+        self.num_left -= event == "line"
+        if event == "line" and not self.num_left:
+            sys.settrace(None)
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
+        return self._trace
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "scheduler/promises.py",
+        "scheduler/capacity.py",
+        "scheduler/deferrals.py",
+        "executor/decode_rows.py",
+        "executor/decode_batch.py",
+        "executor/repeat.py",
+        "executor/live.py",
+        "executor/lifecycle.py",
+        "sampling/stopping.py",
+        "models/tokenizer.py",
+        "kv_cache/reuse_tree.py",
+        "kv_cache/manager.py",
+    ],
+)
+def test_an_interrupt_at_any_line_leaves_nothing_half_remembered(file):
+    config = dataclasses.replace(
+        CONFIG,
+        overlap=True,
+        scheduler=SchedulerConfig(max_batch_size=4),
+        kv_cache=KVCacheConfig(tokens_per_block=4, num_blocks=40),
+    )
+    params = [SamplingParams(max_tokens=count, stop=stop) for count, stop in ((3, ()), (9, ("zz",)), (17, ()))]
+    choose = random.Random(file)
+    with LLM("tiny", config) as llm:
+        for prompt in ("hello", "abcabc", "zz"):
+            expected = {one: llm.generate(prompt, one)[0] for one in params}
+            asked = {llm.submit(prompt, one): one for one in params * 2}
+            outputs = []
+            while llm.has_unfinished:
+                try:
+                    with AtLine(file, choose.choice((1, 2, 3, 5, 8, 13, 30, 60))):
+                        outputs += llm.step()
+                except KeyboardInterrupt:
+                    llm.check()
+                if choose.random() < 0.5:
+                    outputs += llm.step()
+                llm.check()
+            found = {output.request_id: (output.token_ids, output.text) for output in outputs}
+            assert found == {i: (expected[one].token_ids, expected[one].text) for i, one in asked.items()}
+
+
+def test_an_interrupt_of_a_stream_that_reads_its_text_loses_none_of_it(llm):
+    expected = llm.generate("hello", TOKENS)[0].text
+    for line in range(1, 12):
+        request_id = llm.submit("hello", TOKENS)
+        llm.step()
+        llm.step()
+        try:
+            with AtLine("sampling/stopping.py", line):
+                llm._executor.text_so_far(request_id)
+        except KeyboardInterrupt:
+            llm.check()
+        outputs = []
+        while llm.has_unfinished:
+            outputs += llm.step()
+        assert outputs[0].text == expected
