@@ -40,8 +40,9 @@ def visible_points(exercise: Exercise) -> int:
 
 def _notebook(course: Course, set_name: str, student: str, solutions: dict[str, str]) -> Any:
     chosen = problem_set(set_name)
-    cells = [_locked_text(f"{set_name}-title", f"# {set_name}: {chosen['title']}\n\n{_HOW}")]
-    for name in course.exercises(set_name):
+    names = course.exercises(set_name)
+    cells = [_locked_text(f"{set_name}-title", f"# {set_name}: {chosen['title']}\n\n{_HOW.format(first=names[0])}")]
+    for name in names:
         cells += _exercise(load(name), course.rule(name, student), solutions.get(name))
     cells += _open_question(set_name, chosen)
     metadata = {
@@ -57,8 +58,8 @@ def _notebook(course: Course, set_name: str, student: str, solutions: dict[str, 
 _HOW: Final = (
     "Write each function in the cell under its task and run the cell, then the check below it. A check shows the "
     "worked examples, the smallest counterexample that was found and, where it is a known one, the wrong idea behind "
-    'it; at the end it names the hidden checks that only grading runs. After a check, `hint("ex01")` in a cell of your '
-    'own gives a hint, and `hint("ex01", 2)` and `hint("ex01", 3)` say more. An '
+    'it; at the end it names the hidden checks that only grading runs. After a check, `hint("{first}")` in a cell of '
+    'your own gives a hint, and `hint("{first}", 2)` and `hint("{first}", 3)` say more. An '
     "answer may import `bisect`, `collections`, `functools`, `heapq`, `itertools`, `math` and the like (and "
     "`numpy` where arrays come in), but not `engine` or `lab`."
 )
@@ -70,9 +71,8 @@ def _exercise(exercise: Exercise, rule: str, solution: str | None) -> list[Any]:
     cells = [_locked_text(f"{exercise.id}-task", title + exercise.spec(rule))]
     prediction = exercise.checks.prediction
     if prediction is not None:
-        ask = (
-            f'from lab.exercises import predict\n\npredict("{exercise.id}", ..., rule="{rule}")  # your answer for ...'
-        )
+        call = f'predict("{exercise.id}", ..., rule="{rule}")'
+        ask = f"from lab.exercises import predict\n\n{call}  # replace the three dots by your answer"
         cells.append(_code(f"{exercise.id}-prediction", ask, grade=False, solution=False, locked=False))
     code = _starter_code(exercise) if solution is None else _with_solution(_starter_code(exercise), solution)
     check = (

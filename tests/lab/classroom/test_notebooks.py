@@ -42,3 +42,11 @@ def test_a_source_notebook_has_solutions_between_nbgraders_marks():
     answer = next(cell for cell in cells if cell.metadata["nbgrader"]["grade_id"] == "ex16-answer")
     assert answer.source.startswith("def bucket_for(sizes: list[int], batch: int) -> int | None:\n")
     assert answer.source.endswith("    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION")
+
+
+@pytest.mark.parametrize("set_name", list(problem_sets()))
+def test_the_page_above_the_tasks_names_a_hint_of_this_set(set_name):
+    title = student_notebook(COURSE, set_name).cells[0].source
+    first = COURSE.exercises(set_name)[0]
+    assert f'`hint("{first}")` in a cell of your own' in title
+    assert title.count("hint(") == title.count(f'hint("{first}"') == 3
