@@ -32,9 +32,10 @@ def add_parser(commands: Any) -> None:
         help="choose batch sizes to capture for real traffic",
         description="Count the batch sizes of a serving trace (replayed in virtual time) or of a recorded run, find "
         "the best list of buckets under a stated cost model, and compare it with the lists that frameworks come with. "
-        "The largest legal batch always has a bucket.",
+        "The largest legal batch always has a bucket: a framework's list that lacks it is shown with it and, below "
+        "that, as shipped; then the best list of the same length.",
     )
-    replay.add_settings(parser)
+    replay.add_settings(parser, files="a CSV or JSONL file, or a recorded run (.trace.json.gz)")
     parser.add_argument("--max-buckets", type=replay.positive, default=16, metavar="K", help="at most (%(default)s)")
     parser.add_argument("--prefill", action="store_true", help="choose prefill token buckets instead")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")

@@ -36,9 +36,9 @@ def add_action(actions: Any) -> None:
     parser.set_defaults(run=run_replay)
 
 
-def add_settings(parser: Any) -> None:
-    """Add the options that say what is served and how; another command takes the same ones."""
-    parser.add_argument("trace", metavar="TRACE", help="a CSV or JSONL file")
+def add_settings(parser: Any, *, files: str = "a CSV or JSONL file") -> None:
+    """Add the options that say what is served and how; another command takes the same. files: what TRACE may be."""
+    parser.add_argument("trace", metavar="TRACE", help=files)
     parser.add_argument("--limit", type=positive, metavar="N", help="serve the first N requests only")
     parser.add_argument("--blocks", type=positive, metavar="N", help="KV blocks of the pool (the whole trace fits)")
     parser.add_argument("--tokens-per-block", type=positive, metavar="N", help="tokens of a block (JSONL 512, CSV 16)")
