@@ -44,6 +44,7 @@ _WORDS: Final = {
         "cut": "Cut: steps {first} to {last}, of {total} that the file holds. "
         "`stepscope trace export FILE --html OUT --step I` makes a page around another step.",
         "outline": "Imported: the numbers of another engine's log. What the log does not tell is missing here.",
+        "keys": "Click the stepper: then arrow keys step, PageUp and PageDown change the stage, and ? lists all keys.",
         "steps": "The steps",
     },
     "zh": {
@@ -52,6 +53,7 @@ _WORDS: Final = {
         "cut": "已截取：第 {first} 步到第 {last} 步；文件共有 {total} 步。"
         "`stepscope trace export FILE --html OUT --step I` 可生成另一步附近的页面。",
         "outline": "导入：来自另一个引擎日志的数字。日志没有记录的内容，这里也没有。",
+        "keys": "先点一下步进器：方向键换步，PageUp 和 PageDown 换阶段，? 列出所有按键。",
         "steps": "各步",
     },
 }
@@ -112,7 +114,7 @@ def _about(trace: Trace, part: Trace, lang: str) -> str:
     kept = words["whole"].format(total=len(trace))
     if len(part) < len(trace):
         kept = words["cut"].format(first=part.steps[0].step, last=part.steps[-1].step, total=len(trace))
-    lines = [kept, *[words["outline"]] * is_outline(part.steps[0])]
+    lines = [kept, *[words["outline"]] * is_outline(part.steps[0]), words["keys"]]
     said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
     return f'<header class="about"><h1>{html.escape(title)}</h1>{said}<h2>{words["steps"]}</h2></header>'
 

@@ -42,6 +42,10 @@ def test_the_steps_are_those_of_the_trace(page, light_trace):
     assert f"All {len(light_trace)} steps of the run." in page
 
 
+def test_it_says_that_the_stepper_takes_keys_once_it_is_clicked(page):
+    assert "<p>Click the stepper: then arrow keys step," in page
+
+
 def test_a_thousand_steps_of_eight_make_a_page_of_at_most_half_a_megabyte():
     trace = Trace(sample_header(), [decode_step(at) for at in range(1000)])
     assert len(export_page(trace).encode()) < 500_000
