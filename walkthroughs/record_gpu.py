@@ -1,4 +1,4 @@
-"""Record ``data/h200_decode.trace.json.gz``, the trace of a real GPU that walkthroughs 09, 10 and 11 lay beside theirs.
+"""Record ``data/h200_decode.trace.json.gz``, the trace of a real GPU that walkthroughs 09 to 12 lay beside theirs.
 
     python -m walkthroughs.record_gpu [--device cuda] [--out walkthroughs/data/h200_decode.trace.json.gz]
 

@@ -76,18 +76,19 @@ for size in sorted({step.path.num_requests for step in decoding}):
 
 # %%
 h200, times = Path("data/h200_decode.trace.json.gz"), collections.defaultdict(list)
-for step in Trace.load(h200).steps[1:] if h200.exists() else ():  # the first step of a process compiles kernels
+for step in Trace.load(h200).steps if h200.exists() else ():
     if step.graph.flight.device_us:
         begin, end = step.graph.flight.device_us
         times[step.path.num_requests, step.path.reason or "on a graph"].append((end - begin) / 1e3)
 for (size, way), ms in sorted(times.items()):
-    print(f"on an H200, {size} requests, {way}: {statistics.median(ms):.2f} ms in the median of {len(ms)} steps")
+    print(f"on an H200, {size} requests, {way}: {statistics.median(ms):.2f} ms (median of {len(ms)})")
 if not times:
     print("no trace of a GPU lies in walkthroughs/data")
 
 # %% [markdown]
 # Without a graph the host starts kernel after kernel and the device waits for it, however few rows there are. (A step with a prompt in it
-# also has more rows, which a model this small hardly notices.) So the ninth request costs more than the eight before it, and everybody pays.
+# starts other kernels and takes longer still; how many rows it has hardly matters to a model this small.) So the ninth request costs more
+# than the eight before it, and everybody pays.
 #
 # The average hides it: most tokens come from good steps. Look at *stretches* instead, runs of steps without a graph; and let a shell or a
 # CI job look at the share, with an exit status (1: not reached):
@@ -102,7 +103,7 @@ for step in decoding:
         stretches.append([step])
 for some in stretches:
     if some[0].path.reason:
-        print(f"from step {some[0].step:2}, {len(some):2} steps: {some[0].path.reason}")
+        print(f"from step {some[0].step:2}, {len(some):2} in a row: {some[0].path.reason}")
 status = main(["trace", "check", str(path), "--min-graph-share", "0.8"])
 print("exit status:", status)
 
