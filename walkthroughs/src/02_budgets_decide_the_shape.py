@@ -56,7 +56,7 @@ for budget, guess in prediction.items():
     print(f"budget {budget}: requests {ran} run, {step.num_rows} rows    you said {guess}: {verdict}")
 
 # %% [markdown]
-# **One more row in the budget lets a third request in.** It does not make anything faster by a seventieth part; it changes *who
+# **One more row in the budget lets a third request in.** It does not make anything faster by a sixty-fourth part; it changes *who
 # runs*. At 64, request 3 would have fitted into the 14 rows that are left, and still it waits. Each held-back request carries its
 # reason and both numbers:
 

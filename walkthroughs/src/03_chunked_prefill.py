@@ -79,8 +79,8 @@ for rows, out in results.items():
     print(f"{rows:3} rows a step: same tokens {same}, log-probabilities at most {apart:.1e} apart, text {out.text!r}")
 
 # %% [markdown]
-# Not bit for bit: products of other shapes add up in another order. That is why this project compares tokens *by margin*: two runs
-# may differ only where the two best tokens are tied.
+# Not always bit for bit: products of other shapes may add up in another order. That is why this project compares tokens
+# *by margin*: two runs may differ only where the two best tokens are tied.
 #
 # ## Where the article has it otherwise
 #
