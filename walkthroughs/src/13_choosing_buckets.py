@@ -11,7 +11,7 @@
 # * **falling off**: a step above the largest bucket has no graph at all;
 # * **the graph itself**: seconds to capture, memory in the pool.
 #
-# **Simulated here:** time. The traffic is real (an hour of a conversation service, published by Microsoft: arrival times and lengths, see `data/`), and goes
+# **Simulated here:** time. The traffic is real (from an hour of a conversation service, published by Microsoft: arrival times and lengths, see `data/`), and goes
 # through the same executor, scheduler and ledger as always; instead of a model, a *null runner* takes its steps' times from a cost model.
 
 # %%
