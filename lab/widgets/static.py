@@ -97,7 +97,8 @@ def make_state(trace: Trace, **traits: Any) -> dict[str, Any]:
 
 def make_page(trace: Trace, *, dark: bool = False, **traits: Any) -> str:
     """Return a whole page that steps through ``trace`` by itself."""
-    state = json.dumps(make_state(trace, **traits), ensure_ascii=False).replace("</", "<\\/")
+    # Text may neither close the script nor, with a comment and a second one in it, keep the real end from closing it.
+    state = json.dumps(make_state(trace, **traits), ensure_ascii=False).replace("<", "\\u003c")
     return _PAGE.format(
         lang=traits.get("lang", "en"),
         title=html.escape(trace.header.model.name),

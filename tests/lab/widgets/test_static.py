@@ -2,10 +2,12 @@
 
 import base64
 import dataclasses
+import json
 import re
 import zlib
 
 import numpy as np
+import pytest
 
 from lab.imports.outline_steps import _NO_ROWS as NO_ROWS
 from lab.trace import Trace
@@ -32,10 +34,12 @@ def test_a_page_holds_its_trace_and_asks_for_nothing(full_trace):
     assert zlib.decompress(trace).startswith(b'{"header":')
 
 
-def test_text_of_a_trace_cannot_close_the_script():
-    header = sample_header()
-    page = static.make_page(Trace(header, [decode_step(1)]), alert="</script><b>")
-    assert "</script><b>" not in page
+@pytest.mark.parametrize("text", ["</script><b>", "<!-- <script>", "</SCRIPT >", "<\\/script>"])
+def test_text_of_a_trace_can_neither_close_the_script_nor_keep_it_open(text):
+    page = static.make_page(Trace(sample_header(), [decode_step(1)]), alert=text, notes={"": text})
+    state = page.partition("\nconst state = ")[2].partition(";\nstate.trace = ")[0]
+    assert "<" not in state
+    assert (json.loads(state)["alert"], json.loads(state)["notes"]) == (text, {"": text}), "it is still said"
 
 
 def test_a_long_trace_is_cut_around_the_chosen_step():
