@@ -179,7 +179,7 @@ class Trace:
         count = len(self)
         if isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count:
             there = f"an index from {-count} to {count - 1}" if count else "left out: the trace has no steps"
-            message = f"step must be {there}, got {i!r}"
+            message = f"step must be {there}, got {shown(i)}"
             raise TraceError(message)
         return i % count
 

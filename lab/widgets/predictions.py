@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from engine.errors import ConfigError
 from engine.fields import cut, shown
 from lab.outline import IMPORTED
@@ -29,6 +31,7 @@ from lab.widgets.strings import translate
 WAY: Final = "way"
 QUESTIONS: Final = (WAY, "batch", "bucket", "path", "cell")
 FOLDER: Final = "answers"
+_LONGEST: Final = 100  # characters of an answer that are kept
 _KEY: Final = re.compile(r"(\d+)([a-z_]+(?:\[\d+\]){0,2})")
 
 
@@ -72,7 +75,7 @@ def truth(step: StepSnapshot, question: str) -> str:
     if question == "path":
         return path
     cell = FIRST_CELL if question == "cell" else question
-    if parse_cell(cell) is None:
+    if not isinstance(cell, str) or parse_cell(cell) is None:
         message = f"a question is one of {', '.join(QUESTIONS)}, or a cell: {CELLS_WANTED}; got {shown(question)}"
         raise ConfigError(message)
     if step.mode == IMPORTED:
@@ -92,10 +95,25 @@ def predict(
 
     Raises: ConfigError, TraceError.
     """
+    if not isinstance(trace, Trace):
+        message = f"predict takes a Trace, got {shown(trace)}; of a session, pass session.trace"
+        raise ConfigError(message)
     snapshot = trace.steps[trace.place(step)]
-    made = Prediction(snapshot.step, question, str(answer), truth(snapshot, question))
+    made = Prediction(snapshot.step, question, _as_text(answer), truth(snapshot, question))
     write(trace, [made], folder)
     return made
+
+
+def _as_text(answer: object) -> str:
+    """Return an answer as the viewer would have it typed: 86 / 2 is 43. Raises: ConfigError."""
+    value: object = answer.item() if isinstance(answer, np.generic) else answer
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, str | int | float):
+        message = f"an answer must be a number or a word, got {shown(answer)}"
+        raise ConfigError(message)
+    text = cut(value if isinstance(value, str) else shown(value), _LONGEST)
+    return text.encode(errors="replace").decode()
 
 
 def score(trace: Trace, answers: Mapping[str, Any]) -> list[Prediction]:
@@ -109,7 +127,7 @@ def score(trace: Trace, answers: Mapping[str, Any]) -> list[Prediction]:
         match = _KEY.fullmatch(str(key))
         step = steps.get(int(match[1])) if match else None
         if match and step is not None:
-            found.append(Prediction(step.step, match[2], cut(answer, 100), truth(step, match[2])))
+            found.append(Prediction(step.step, match[2], _as_text(answer), truth(step, match[2])))
     return found
 
 
@@ -136,8 +154,8 @@ def trace_hash(trace: Trace) -> str:
 def write(trace: Trace, predictions: list[Prediction], folder: str | os.PathLike[str] = FOLDER) -> Path:
     """Add predictions to the file of the trace, whole or not at all, and return its path. Raises: ConfigError."""
     name = trace_hash(trace)
-    target = Path(folder) / f"{name}.json"
     try:
+        target = Path(folder) / f"{name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         entries = {(one["step"], one["question"]): one for one in _read(target)}
         for one in predictions:
@@ -149,8 +167,9 @@ def write(trace: Trace, predictions: list[Prediction], folder: str | os.PathLike
         text = json.dumps({**report, "answers": list(entries.values())}, ensure_ascii=False, indent=1)
         part.write_text(text, encoding="utf-8")
         part.replace(target)
-    except OSError as error:
-        message = f"cannot write the answers to {target}: {error.strerror or error}"
+    except (OSError, TypeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        message = f"cannot write the answers to the folder {shown(str(folder))}: {why}; name another folder"
         raise ConfigError(message) from error
     return target
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from engine.errors import ConfigError, TraceError
@@ -134,5 +135,36 @@ def test_what_cannot_be_written_or_is_no_file_of_answers_is_said(here):
     with pytest.raises(ConfigError, match=r"is no file of answers .*move it away"):
         predict(trace, 1, "batch", 1)
     (here / "taken").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot write the answers to"):
-        predict(trace, 1, "batch", 1, folder=here / "taken")
+    for folder in (here / "taken", 5, "a\0b", b"x"):
+        with pytest.raises(ConfigError, match=r"cannot write the answers to the folder .*; name another folder"):
+            predict(trace, 1, "batch", 1, folder=folder)
+
+
+@pytest.mark.parametrize("question", [None, 5, [], b"way"])
+def test_what_is_no_question_is_refused_with_those_that_are(here, question):
+    with pytest.raises(ConfigError, match=r"a question is one of way, batch, bucket, path, cell, or a cell: .*; got"):
+        predict(sample_trace(3), 1, question, 1)
+
+
+def test_what_is_no_trace_answer_or_step_is_refused_in_words(here):
+    trace = sample_trace(3)
+    with pytest.raises(ConfigError, match=r"predict takes a Trace, got 5; of a session, pass session\.trace"):
+        predict(5, 1, "batch", 1)
+    for answer in (None, [3], b"3", {}):
+        with pytest.raises(ConfigError, match="an answer must be a number or a word, got"):
+            predict(trace, 1, "batch", answer)
+    with pytest.raises(TraceError, match="step must be an index from -3 to 2, got an integer of 16610 bits"):
+        predict(trace, 10**5000, "batch", 1)
+    assert not (here / FOLDER).exists()
+
+
+@pytest.mark.parametrize("answer", [3, "3", 3.0, " 3 ", np.int64(3), np.float32(3)])
+def test_the_same_number_is_right_however_it_was_worked_out(here, answer):
+    assert predict(sample_trace(4), 2, "bucket", answer).is_right
+
+
+@pytest.mark.parametrize("answer", [10**5000, "x" * 10**6, "\ud800", float("nan")], ids=["huge", "long", "half", "nan"])
+def test_an_absurd_answer_is_wrong_and_can_be_written(here, answer):
+    trace = sample_trace(4)
+    assert not predict(trace, 2, "bucket", answer).is_right
+    assert len(written(here, trace)["answers"][0]["answer"]) <= 100
