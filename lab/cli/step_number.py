@@ -9,6 +9,7 @@ Does not: read a trace, or show one.
 from typing import TYPE_CHECKING
 
 from engine.errors import TraceError
+from engine.fields import shown
 
 if TYPE_CHECKING:
     from lab.trace import Trace
@@ -28,6 +29,6 @@ def place_of(trace: "Trace", number: int, what: str = "--step") -> int:
         if count:
             first, last = trace.steps[0].step, trace.steps[-1].step
             there = f"a step's number, {first} to {last}, or {-count} to -1, counted from the end"
-        message = f"{what} must be {there}, got {number}"
+        message = f"{what} must be {there}, got {shown(number)}"
         raise TraceError(message)
     return place

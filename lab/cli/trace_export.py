@@ -4,6 +4,7 @@ Does not: make either (``lab/export`` and ``lab/perfetto.py`` do).
 """
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lab.cli.step_number import place_of
@@ -37,6 +38,7 @@ def add_action(actions: Any) -> None:
     parser.add_argument(
         "--mask",
         nargs="+",
+        action="extend",
         metavar="PART",
         help="hide parts until somebody asks (m): path, reason, bucket, key, "
         "checklist, deferrals, padding, next, or a stage's name",
@@ -65,6 +67,7 @@ def export_trace(arguments: argparse.Namespace) -> int:
         for way, (what, example) in _MADE.items()
         if (out := getattr(arguments, way)) is not None
     }
+    _require_apart(targets, arguments)
     trace = Trace.load(arguments.file)
     trace = trace.redact() if arguments.redact else trace
     if "html" in targets:
@@ -76,12 +79,24 @@ def export_trace(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _require_apart(targets: dict[str, Path], arguments: argparse.Namespace) -> None:
+    """Refuse what would write one file over the other, or ask a page's question of a timeline."""
+    from engine.errors import ConfigError
+
+    if len(set(targets.values())) < len(targets):
+        message = f"--html and --perfetto must be two files, got {arguments.html} for both; name another one"
+        raise ConfigError(message)
+    given = [f"--{name}" for name in ("mask", "notes", "large") if getattr(arguments, name)]
+    if given and "html" not in targets:
+        message = f"{', '.join(given)} is for a page, and a timeline has none; add --html OUT"
+        raise ConfigError(message)
+
+
 def _page(trace: "Trace", arguments: argparse.Namespace) -> str:
     from lab.export.page import MOST_STEPS, PageSettings, export_page
     from lab.widgets.lesson import make_lesson, read_notes
-    from lab.widgets.places import stage_index
+    from lab.widgets.places import stage_index, stage_of_text
 
-    stage = int(arguments.stage) if arguments.stage.isdecimal() else arguments.stage
     lesson = make_lesson(
         lambda number: trace.steps[place_of(trace, number, "a note's step")].step,
         mask=arguments.mask,
@@ -90,7 +105,7 @@ def _page(trace: "Trace", arguments: argparse.Namespace) -> str:
     )
     settings = PageSettings(
         step=0 if arguments.step is None else place_of(trace, arguments.step),
-        stage=stage_index(stage),
+        stage=stage_index(stage_of_text(arguments.stage)),
         lang=arguments.language,
         dark=arguments.dark,
         most_steps=MOST_STEPS if arguments.max_steps is None else arguments.max_steps,

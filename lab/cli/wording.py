@@ -19,7 +19,7 @@ _CALLS: Final = {
 # Options that are not called as the field is.
 _OTHER_NAMES: Final = {
     "batch_sizes": "buckets", "prefill_num_tokens": "prefill_buckets", "num_blocks": "blocks",
-    "capacity_policy": "policy",
+    "capacity_policy": "policy", "most_steps": "max_steps",
 }  # fmt: skip
 # What argparse knows besides options: arguments without dashes, and what the commands put there themselves.
 _NO_OPTIONS: Final = (

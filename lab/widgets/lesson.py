@@ -8,15 +8,24 @@ Does not: draw, or read a trace from disk.
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 from engine.errors import ConfigError
-from engine.fields import shown
+from engine.fields import cut, shown
 from lab.trace import Trace
 from lab.widgets.masks import expand
-from lab.widgets.places import integer, stage_index, step_index
+from lab.widgets.places import (
+    NUM_PANELS,
+    integer,
+    stage_index,
+    stage_names,
+    stage_number,
+    stage_of_text,
+    step_index,
+)
 
 MAX_NOTES: Final = 1000
 MAX_CHARACTERS: Final = 4000  # of one note
@@ -25,6 +34,10 @@ _WANTED: Final = (
     f"notes must be a text, or texts by step or (step, stage), at most {MAX_NOTES} of at most {MAX_CHARACTERS} "
     "characters each"
 )
+
+
+_IN_FILE: Final = 'a .json file of notes must hold texts by "STEP", "STEP/STAGE", "*/STAGE" or "*"'
+_PLACE: Final = re.compile(r"\s*(\*|-?[0-9]{1,9})\s*(?:/\s*(.*?)\s*)?", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +103,11 @@ def _text(text: object) -> str:
         got = f"{len(text)} characters" if isinstance(text, str) else shown(text)
         message = f"{_WANTED}, got {got}"
         raise ConfigError(message)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # half a character of UTF-16: neither a page nor a browser takes it
+        message = f"{_WANTED}, got {shown(text[error.start])}, which is half a character; write the whole one"
+        raise ConfigError(message) from error
     return text.strip()
 
 
@@ -100,21 +118,47 @@ def read_notes(file: str | Path) -> object:
     """
     path = Path(file)
     try:
-        text = path.read_text(encoding="utf-8")
-        found: Any = json.loads(text) if path.suffix == ".json" else text
-    except (OSError, ValueError) as error:
-        message = f"cannot read notes from {path}: {error}"
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the text
+    except UnicodeDecodeError as error:
+        message = (
+            f"notes must be text in UTF-8, got byte {error.start} of {path}, which is none; save the file as UTF-8"
+        )
         raise ConfigError(message) from error
-    return {_place(key): one for key, one in found.items()} if isinstance(found, dict) else found
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        message = f"cannot read notes from {shown(str(path))}: {why}; name a text file, or a .json file of texts"
+        raise ConfigError(message) from error
+    return _placed(text, path) if path.suffix == ".json" else text
+
+
+def _placed(text: str, path: Path) -> dict[tuple[int | None, str | int | None], object]:
+    """Return the notes of a JSON file by their places. Raises: ConfigError."""
+    try:
+        pairs: Any = json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as error:
+        message = f"{_IN_FILE}, got a file that is no JSON ({cut(error)}): {path}"
+        raise ConfigError(message) from error
+    if not isinstance(pairs, _Pairs):
+        message = f"{_IN_FILE}, got {shown(pairs)} in {path}; a file of plain text needs another name"
+        raise ConfigError(message)
+    found: dict[tuple[int | None, str | int | None], object] = {}
+    for key, one in pairs:
+        place = _place(key)
+        if place in found:
+            message = f"{_IN_FILE}, got a second one at {shown(key)}; put both into one text"
+            raise ConfigError(message)
+        found[place] = dict(one) if isinstance(one, _Pairs) else one
+    return found
+
+
+class _Pairs(list[tuple[str, object]]):
+    """A JSON object as it is written: a dictionary would keep the last of two equal keys alone."""
 
 
 def _place(key: str) -> tuple[int | None, str | int | None]:
-    step, _, stage = key.partition("/")
-    try:
-        number = None if step == ANY else int(step)
-    except ValueError as error:
-        message = f'a note in a file stands at "STEP", "STEP/STAGE", "*/STAGE" or "*", got {shown(key)}'
-        raise ConfigError(message) from error
-    if not stage:
-        return number, None
-    return number, int(stage) if stage.isdecimal() else stage
+    match = _PLACE.fullmatch(key)
+    stage = stage_of_text(match[2]) if match and match[2] else None
+    if match is None or (stage is not None and stage_number(stage) is None):
+        message = f"{_IN_FILE}, got {shown(key)}; a stage is 0 to {NUM_PANELS - 1} or one of {', '.join(stage_names())}"
+        raise ConfigError(message)
+    return None if match[1] == ANY else int(match[1]), stage

@@ -32,6 +32,11 @@ def stage_number(stage: object) -> int | None:
     return number if number is not None and 0 <= number < NUM_PANELS else None
 
 
+def stage_of_text(text: str) -> str | int:
+    """Return what names a stage where all is text: a number in digits as one, anything else as it is."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
+
+
 def stage_index(stage: str | int | None) -> int:
     """Return a stage by number, engine name or label; None is the first. Raises: ConfigError."""
     number = 0 if stage is None else stage_number(stage)

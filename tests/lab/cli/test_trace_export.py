@@ -72,8 +72,12 @@ def test_a_teacher_s_page_hides_parts_has_notes_and_large_type(file, tmp_path):
         ),
         (["--html", "OUT", "--stage", "lunch"], "stage must be 0 to"),
         (["--html", "OUT", "--mask", "keys"], "mask hides any of path, reason, bucket, key, checklist, deferrals"),
-        (["--html", "OUT", "--notes", "no/such.txt"], "cannot read notes from no/such.txt"),
-        (["--html", "OUT", "--max-steps", "0"], "a page holds 1 to 10000 steps"),
+        (["--html", "OUT", "--notes", "no/such.txt"], "cannot read notes from 'no/such.txt': No such"),
+        (["--html", "OUT", "--max-steps", "0"], "a page holds 1 to 10000 steps, got --max-steps 0"),
+        (["--html", "OUT", "--stage", "9" * 5000], "stage must be 0 to"),
+        (["--html", "OUT", "--step", "9" * 400], "counted from the end, got 9999"),
+        (["--html", "OUT", "--perfetto", "OUT"], "--html and --perfetto must be two files, got"),
+        (["--perfetto", "OUT", "--mask", "path", "--large"], "--mask, --large is for a page, and a timeline has none"),
     ],
 )
 def test_a_wrong_request_is_refused_in_words_and_writes_nothing(file, tmp_path, capsys, options, words):
@@ -88,3 +92,11 @@ def test_a_note_at_a_step_that_is_not_there_is_refused_with_those_that_are(file,
     notes.write_text('{"9": "text"}', encoding="utf-8")
     assert main(["trace", "export", str(file), "--html", str(tmp_path / "x.html"), "--notes", str(notes)]) == 2
     assert "a note's step must be a step's number, 0 to 5, or -6 to -1" in capsys.readouterr().err
+
+
+def test_masks_that_are_given_one_by_one_all_hold(file, tmp_path):
+    page = tmp_path / "x.html"
+    hide = ["--mask", "path", "reason", "--mask", "next", "--mask", "next"]
+    assert main(["trace", "export", str(file), "--html", str(page), *hide]) == 0
+    mask = page.read_text(encoding="utf-8").partition('"mask": ')[2]
+    assert set(json.JSONDecoder().raw_decode(mask)[0]) == {"path", "reason", "next"}

@@ -44,6 +44,7 @@ def test_notes_stand_at_a_step_a_stage_or_everywhere(numbers, notes, found):
         {True: "text"},
         {0: "x" * (MAX_CHARACTERS + 1)},
         {(None, at): "text" for at in range(MAX_NOTES + 1)},
+        "half \ud83d a face",
     ],
 )
 def test_anything_else_is_refused_with_what_notes_are(numbers, notes):
@@ -88,15 +89,56 @@ def test_a_file_of_notes_names_steps_by_number(tmp_path):
 
 
 def test_a_file_that_is_none_is_said(tmp_path):
-    with pytest.raises(ConfigError, match="cannot read notes from"):
+    wanted = r"cannot read notes from '.*missing.txt': No such file or directory; name a text file, or a .json file"
+    with pytest.raises(ConfigError, match=wanted):
         read_notes(tmp_path / "missing.txt")
+    with pytest.raises(ConfigError, match=r"cannot read notes from '\.': Is a directory; name a text file"):
+        read_notes("")
+    with pytest.raises(ConfigError, match=r"cannot read notes from 'a.*b': embedded null byte"):
+        read_notes("a\0b")
+    binary = tmp_path / "notes.txt"
+    binary.write_bytes(bytes(range(256)))
+    with pytest.raises(ConfigError, match=r"notes must be text in UTF-8, got byte 128 of .*; save the file as UTF-8"):
+        read_notes(binary)
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("", r"got a file that is no JSON \(Expecting value"),
+        ("{", r"got a file that is no JSON \(Expecting property name"),
+        ("[" * 100_000, r"got a file that is no JSON \(maximum recursion"),
+        ('{"1": ' + "9" * 5000 + "}", r"got a file that is no JSON \(Exceeds the limit"),
+        ("[1]", r"got \[1\] in .*; a file of plain text needs another name"),
+        ("null", "got None in "),
+        ('"Why?"', r"got 'Why\?' in "),
+        ('{"five": "x"}', "got 'five'; a stage is 0 to 12 or one of SCHEDULED"),
+        ('{"1/lunch": "x"}', "got '1/lunch'; a stage is 0 to 12"),
+        ('{"1/13": "x"}', "got '1/13'; a stage is 0 to 12"),
+        ('{"' + "9" * 5000 + '": "x"}', "got '9999"),
+        ('{"1/' + "9" * 5000 + '": "x"}', "got '1/9999"),
+        ('{"1_0": "x"}', "got '1_0'"),
+        ('{"1": "x", "1": "y"}', "got a second one at '1'; put both into one text"),
+        ('{"1": "x", "01": "y"}', "got a second one at '01'"),
+    ],
+)
+def test_a_json_file_that_holds_no_notes_is_said(tmp_path, text, got):
     file = tmp_path / "notes.json"
-    for text, message in (("{", "cannot read notes from"), ('{"five": "x"}', r'stands at "STEP", "STEP/STAGE"')):
-        file.write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigError, match=message):
-            read_notes(file)
-    file.write_text("[1]", encoding="utf-8")
-    with pytest.raises(ConfigError, match="notes must be a text"):
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf'a .json file of notes must hold texts by "STEP", .* or "\*", {got}'):
+        read_notes(file)
+
+
+def test_a_mark_before_the_text_is_none_of_it(tmp_path):
+    file = tmp_path / "notes.json"
+    file.write_text('{"1": "x"}', encoding="utf-8-sig")
+    assert read_notes(file) == {(1, None): "x"}
+
+
+def test_a_value_that_is_no_text_is_refused_like_any_other(tmp_path):
+    file = tmp_path / "notes.json"
+    file.write_text('{"1": {"a": 1}}', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"notes must be a text, .* got \{'a': 1\}"):
         make_lesson(int, notes=read_notes(file))
 
 
