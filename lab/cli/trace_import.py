@@ -75,7 +75,9 @@ def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None or text.strip().lower() == "none":
         return None if text is None else ()
     parts = text.replace(",", " ").split()
-    if not parts or not all(part.isdecimal() and part.isascii() and 0 < int(part) < 1 << 24 for part in parts):
+    if not parts or not all(
+        part.isdecimal() and part.isascii() and len(part) < 9 and 0 < int(part) < 1 << 24 for part in parts
+    ):
         message = f"{option} must be numbers above 0 with commas between them, such as 1,2,4, got {text[:80]!r}"
         raise ConfigError(message)
     return tuple(sorted({int(part) for part in parts}))
