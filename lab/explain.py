@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ConfigError
+from engine.fields import shown
 from lab.outline import is_outline, outline_text
 from lab.reasons import reason_sentence
 from lab.snapshot import ConditionView, StepSnapshot
@@ -252,8 +253,8 @@ def render(sentence: Sentence, language: str = "en") -> str:
 
 
 def _require_known(language: str) -> None:
-    if language not in SENTENCES:
-        message = f"language must be one of {', '.join(LANGUAGES)}, got {language!r}"
+    if language not in LANGUAGES:
+        message = f"language must be one of {', '.join(LANGUAGES)}, got {shown(language)}"
         raise ConfigError(message)
 
 

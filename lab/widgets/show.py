@@ -21,6 +21,7 @@ from lab.widgets.compare_view import CompareView
 from lab.widgets.lesson import Lesson, make_lesson, step_numbers
 from lab.widgets.places import stage_index, step_index
 from lab.widgets.stepper import LiveSession, Stepper
+from lab.widgets.strings import LANGUAGES
 from lab.widgets.whatif import wanted
 
 Profile = Literal["live", "static"]
@@ -84,12 +85,12 @@ def show(
     large: large type, for a projector (``l`` on the screen).
     Raises: ConfigError for anything that is not there; TraceError when a trace cannot be run again.
     """
-    chosen = profile or ("live" if _is_notebook() and os.environ.get("LAB_STATIC") != "1" else "static")
-    if chosen not in ("live", "static"):
-        message = f"profile must be 'live' or 'static', got {shown(profile)}"
+    chosen = _profile(profile)
+    if lang not in LANGUAGES:
+        message = f"lang must be one of {', '.join(LANGUAGES)}, got {shown(lang)}"
         raise ConfigError(message)
     if compare is not None:
-        if what is not None or counterfactuals is not False or mask or notes:
+        if what is not None or counterfactuals is not False or mask is not None or notes is not None:
             message = "show takes one run with its counterfactuals, mask and notes, or compare=(a, b), not both"
             raise ConfigError(message)
         found = comparing.compare(*comparing.pair(compare))
@@ -117,6 +118,8 @@ def _show_two(
     """Leave the sentence, the list of differences and one page for each run."""
     from lab.widgets import static
 
+    panel = stage_index(stage)
+
     if not len(found.left) or not len(found.right):
         message = "a static view needs at least one step of each run; run the sessions first"
         raise ConfigError(message)
@@ -128,8 +131,18 @@ def _show_two(
     first = found.first
     start = first.indices[0] if step is None and first is not None else step
     index = step_index(start, len(found.left))
-    for bundle in static.outputs_of_two(found, index, stage_index(stage), lang, large=large):
+    for bundle in static.outputs_of_two(found, index, panel, lang, large=large):
         publish_display_data(bundle)
+
+
+def _profile(asked: object) -> str:
+    """Return the profile that was asked for, or the one that suits the process. Raises: ConfigError."""
+    if asked is None:
+        return "live" if _is_notebook() and os.environ.get("LAB_STATIC") != "1" else "static"
+    if asked not in ("live", "static"):
+        message = f"profile must be 'live' or 'static', got {shown(asked)}"
+        raise ConfigError(message)
+    return str(asked)
 
 
 def _is_notebook() -> bool:
@@ -152,15 +165,15 @@ def _show_static(
     if not len(trace.steps):
         message = "a static view needs at least one step; run the session first"
         raise ConfigError(message)
-    index = step_index(step, len(trace.steps))
+    index, panel = step_index(step, len(trace.steps)), stage_index(stage)
     if not _is_notebook():
         said = f"{trace.explain(index, lang)}\n{trace.summary()}"
         if lesson.mask or lesson.notes:
-            said = static.make_lesson_text(trace, index, stage_index(stage), lang, lesson)
+            said = static.make_lesson_text(trace, index, panel, lang, lesson)
         sys.stdout.write(f"{said}\n{_ELSEWHERE}\n")
         return
     from IPython.display import publish_display_data
 
     answers = wanted(trace, counterfactuals)
-    for bundle in static.outputs(trace, index, stage_index(stage), lang, whatifs=answers, lesson=lesson):
+    for bundle in static.outputs(trace, index, panel, lang, whatifs=answers, lesson=lesson):
         publish_display_data(bundle)

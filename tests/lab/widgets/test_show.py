@@ -6,6 +6,7 @@ import zlib
 from types import SimpleNamespace
 
 import IPython.display
+import numpy as np
 import pytest
 
 from engine.errors import ConfigError, TraceError
@@ -185,3 +186,27 @@ def test_two_traces_are_shown_side_by_side(published, monkeypatch):
         ConfigError, match=r"show takes one run with its counterfactuals, mask and notes, or compare=\(a, b\), not both"
     ):
         show(sample_trace(2), compare=(sample_trace(2), sample_trace(2)))
+
+
+WRONG = [
+    ({"lang": []}, r"lang must be one of en, zh, got \[\]"),
+    ({"lang": "fr"}, "lang must be one of en, zh, got 'fr'"),
+    ({"stage": "lunch"}, "stage must be 0 to 12 or one of SCHEDULED"),
+    ({"stage": []}, r"stage must be 0 to 12 or one of SCHEDULED, .* got \[\]"),
+    ({"profile": []}, r"profile must be 'live' or 'static', got \[\]"),
+    ({"large": 1}, "large must be True or False, got 1"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+@pytest.mark.parametrize("profile", ["live", "static"])
+@pytest.mark.parametrize("shown", [{"what": sample_trace(2)}, {"compare": (sample_trace(2), sample_trace(3))}])
+def test_what_is_wrong_is_refused_alike_in_a_notebook_and_outside(shown, profile, options, words):
+    with pytest.raises(ConfigError, match=words):
+        show(**{"profile": profile, **shown, **options})
+
+
+@pytest.mark.parametrize("options", [{"mask": []}, {"mask": np.array(["path", "next"])}, {"notes": {}}])
+def test_two_runs_take_no_lesson_not_even_an_empty_one(options):
+    with pytest.raises(ConfigError, match=r"show takes one run with its counterfactuals, mask and notes, or compare"):
+        show(compare=(sample_trace(2), sample_trace(3)), **options)
