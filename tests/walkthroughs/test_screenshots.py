@@ -44,6 +44,15 @@ def test_a_picture_that_is_too_large_gets_fewer_colours(screenshots):
     assert len(few.getcolors()) < screenshots.COLOURS[0]
 
 
+def test_a_rare_colour_is_still_there_among_few(screenshots, monkeypatch):
+    monkeypatch.setattr(screenshots, "COLOURS", (16,))
+    greys = np.arange(300, dtype=np.uint8) % 200 + 55
+    pixels = np.broadcast_to(greys[None, :, None], (200, 300, 3)).copy()
+    pixels[0, :6] = (168, 67, 0)
+    picture = Image.open(io.BytesIO(screenshots.eight_bits(_png(pixels)))).convert("RGB")
+    assert np.abs(np.array(picture)[0, :6].astype(int) - (168, 67, 0)).max() < 10
+
+
 def _cell(*bundles):
     cell = nbformat.v4.new_code_cell("show(trace)")
     cell.outputs = [nbformat.v4.new_output("display_data", data=dict(bundle)) for bundle in bundles]
