@@ -115,7 +115,7 @@ def read_answer(path: Path, exercise: "Exercise") -> tuple[str, str | None]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         message = f"cannot read {path}: {error}"
         raise ExerciseError(message) from error
     if path.suffix != ".ipynb":

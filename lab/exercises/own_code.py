@@ -21,6 +21,7 @@ import nbformat
 
 from engine.decisions import Decisions
 from engine.errors import ExerciseError
+from engine.fields import shown
 from lab.exercises.catalogue import ROOT, load, rule_of
 from lab.exercises.exercise import Exercise
 from lab.exercises.plugging import engine_module, plug
@@ -37,6 +38,11 @@ class OwnCode:
         """Plug the function in. Raises: ExerciseError when the exercise has no adapter, or PyTorch is missing."""
         self._entry = load(name).meta.entry
         self.num_calls = 0
+        if not callable(function):
+            message = (
+                f"{name} runs on your {self._entry}, a function, got {shown(function)}; run the cell that defines it"
+            )
+            raise ExerciseError(message)
 
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:

@@ -97,3 +97,9 @@ def test_watching_checks_again_at_every_save_until_all_holds(folder, monkeypatch
     out = capsys.readouterr().out
     assert out.count("watching ex16.py; Ctrl-C ends") in (2, 3)  # a clock may be too coarse for two saves at once
     assert "All visible checks pass." in out
+
+
+@pytest.mark.parametrize("name", ["nope.py", ".", "a" * 5000, "a\0b"])
+def test_a_file_that_cannot_be_read_is_said(name, capsys):
+    assert main(["check", "ex16", name, "--walkthrough"]) == 2
+    assert capsys.readouterr().err.startswith("stepscope: error: cannot read ")

@@ -67,6 +67,12 @@ def test_the_copy_has_the_answer_between_the_imports_and_the_first_engine():
     nbformat.validate(notebook)
 
 
+@pytest.mark.parametrize("function", [5, None, "bucket_for"])
+def test_what_is_no_function_is_refused_before_an_engine_asks_it(function):
+    with pytest.raises(ExerciseError, match=r"ex16 runs on your bucket_for, a function, got .*; run the cell that"):
+        on_own_code("ex16", function)
+
+
 def test_what_has_no_walkthrough_here_or_no_adapter_is_said(monkeypatch, tmp_path):
     with pytest.raises(ExerciseError, match="ex02 cannot be plugged into the engine"):
         walkthrough_with(catalogue.load("ex02"), "")
