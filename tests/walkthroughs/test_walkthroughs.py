@@ -23,7 +23,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "walkthroughs/src").glob("*.py"))
 CLAIMS = Path(__file__).parent / "claims"
-MAX_CPU_SECONDS = 2 * 60  # a minute of two cores, its kernel and what that starts; a wall clock also counts other programs
+MAX_CPU_SECONDS = 2 * 60  # a minute of two cores, for the kernel and what it starts; a wall clock counts others too
 PACKED = re.compile(r'atob\("([A-Za-z0-9+/=]+)"\)')
 TRACE = re.compile(r'"trace": "([A-Za-z0-9+/=]+)"')
 ON_SMOLLM2 = ("01_one_step_ten_stages", "01_one_step_ten_stages_zh")
