@@ -175,7 +175,7 @@ def test_each_question_hides_the_step_and_scores_the_answer_as_the_kernel_does(p
     assert page.locator(".ss-side .ss-path").inner_text() == "?"
     assert (page.locator(".ss-panel table:visible").count() == 0) == (question == "batch")
     right = truth(trace.steps[5], question)
-    choices = page.locator(".ss-predict .ss-options").nth(1).locator("button:visible")
+    choices = page.locator(".ss-predict > .ss-options").nth(1).locator("button:visible")
     texts = choices.all_inner_texts()
     assert len(texts) >= 2
     assert len(set(texts)) == len(texts)
