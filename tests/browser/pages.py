@@ -1,5 +1,7 @@
 """What browser tests do with a page that holds the stepper: press keys, read the step, ask the page's own checks."""
 
+import json
+
 STEP = "() => document.querySelector('.stepscope').dataset.step"
 
 
@@ -20,3 +22,13 @@ def check(page, name):
 
 def focus(page):
     page.locator(".stepscope").first.focus()
+
+
+def notebook_of(cells):
+    """Return the text of a notebook with these code cells."""
+    made = [
+        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        for at, source in enumerate(cells)
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return json.dumps({"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})

@@ -1,7 +1,5 @@
 """axe-core over every view: both themes, forced colours, 200 % zoom, both languages; and in the real JupyterLab."""
 
-import json
-
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
@@ -10,6 +8,7 @@ from engine.llm import LLM
 from lab.export.page import export_page
 from lab.session import attach
 from lab.widgets.masks import expand
+from tests.browser.pages import notebook_of
 
 pytestmark = pytest.mark.browser
 
@@ -212,17 +211,8 @@ CELL = ".jp-Cell:nth-child({}) .jp-OutputArea"
 KERNEL_IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext?.session?.kernel?.status === 'idle'"
 
 
-def notebook():
-    cells = [
-        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for at, source in enumerate(CELLS)
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
-
-
 def test_axe_finds_nothing_in_the_widgets_of_a_real_notebook(lab, open_page):
-    (lab.folder / "axe.ipynb").write_text(notebook(), encoding="utf-8")
+    (lab.folder / "axe.ipynb").write_text(notebook_of(CELLS), encoding="utf-8")
     page = open_page().page
     page.goto(f"{lab.url}/lab/tree/axe.ipynb?reset")
     page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.content?.widgets", timeout=120_000)

@@ -3,13 +3,11 @@
 ``.ci/front_ends`` runs this file again in environments with the oldest JupyterLab and with Notebook 7.
 """
 
-import json
-
 import pytest
 from playwright.sync_api import TimeoutError as Missing
 
 from tests.browser.conftest import FRONT_END
-from tests.browser.pages import press, step_of
+from tests.browser.pages import notebook_of, press, step_of
 
 pytestmark = pytest.mark.browser
 
@@ -27,15 +25,6 @@ RUN_ALL = "() => { window.jupyterapp.commands.execute('notebook:run-all-cells');
 NUM_CELLS = "() => window.jupyterapp.shell.currentWidget.content.widgets.length"
 
 
-def _notebook():
-    cells = [
-        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for at, source in enumerate(CELLS)
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
-
-
 def _run_all(page):
     """Run all cells, again if need be: asked too early, Notebook 7 stops behind the first cell."""
     for _ in range(5):
@@ -48,7 +37,7 @@ def _run_all(page):
 
 
 def test_the_live_stepper_steps_and_leaves_the_cells_alone(lab, open_page):
-    (lab.folder / "front.ipynb").write_text(_notebook(), encoding="utf-8")
+    (lab.folder / "front.ipynb").write_text(notebook_of(CELLS), encoding="utf-8")
     watched = open_page()
     page = watched.page
     page.goto(f"{lab.url}/{ADDRESSES[FRONT_END].format('front.ipynb')}")

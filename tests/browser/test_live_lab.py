@@ -1,8 +1,8 @@
 """A live session in the real JupyterLab survives what people do: show it twice, move or rerun its cell, restart."""
 
-import json
-
 import pytest
+
+from tests.browser.pages import notebook_of
 
 pytestmark = pytest.mark.browser
 
@@ -27,19 +27,10 @@ MOVE_DOWN = """async (at) => {
 STEPS = "() => [...document.querySelectorAll('.stepscope[data-ready=\"1\"]')].map((one) => one.dataset.step)"
 
 
-def notebook():
-    cells = [
-        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for at, source in enumerate(CELLS)
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
-
-
 @pytest.fixture(scope="module")
 def opened(lab, open_page):
     """The notebook with one session, one viewer of it in two cells, and another viewer in a third."""
-    (lab.folder / "live.ipynb").write_text(notebook(), encoding="utf-8")
+    (lab.folder / "live.ipynb").write_text(notebook_of(CELLS), encoding="utf-8")
     watched = open_page()
     page = watched.page
     page.goto(f"{lab.url}/lab/tree/live.ipynb?reset")

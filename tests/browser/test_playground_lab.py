@@ -1,9 +1,10 @@
 """The playground and two runs side by side in the real JupyterLab: every control is a native one with a name."""
 
-import json
 import os
 
 import pytest
+
+from tests.browser.pages import notebook_of
 
 pytestmark = pytest.mark.browser
 
@@ -22,18 +23,9 @@ NAMELESS = """() => {
 }"""
 
 
-def notebook():
-    cells = [
-        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for at, source in enumerate(CELLS)
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
-
-
 @pytest.fixture
 def page(lab, open_page):
-    (lab.folder / "play.ipynb").write_text(notebook(), encoding="utf-8")
+    (lab.folder / "play.ipynb").write_text(notebook_of(CELLS), encoding="utf-8")
     watched = open_page()
     page = watched.page
     page.goto(f"{lab.url}/lab/tree/play.ipynb?reset")

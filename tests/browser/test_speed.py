@@ -1,13 +1,12 @@
 """How fast the stepper answers: script time of a key press on a plain page, and a live step in the real JupyterLab."""
 
-import json
 import statistics
 
 import pytest
 
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from lab.session import Session
-from tests.browser.pages import focus, step_of
+from tests.browser.pages import focus, notebook_of, step_of
 
 pytestmark = pytest.mark.browser
 
@@ -94,17 +93,8 @@ def test_a_key_press_takes_under_16_ms_of_script_in_the_median(page_over, trace,
     assert min(medians) < MOST_SCRIPT_MS
 
 
-def _notebook():
-    cells = [
-        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for at, source in enumerate(CELLS)
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
-
-
 def test_a_live_step_is_on_the_screen_within_a_quarter_of_a_second(lab, open_page):
-    (lab.folder / "live.ipynb").write_text(_notebook(), encoding="utf-8")
+    (lab.folder / "live.ipynb").write_text(notebook_of(CELLS), encoding="utf-8")
     watched = open_page()
     page = watched.page
     page.goto(f"{lab.url}/lab/tree/live.ipynb?reset")
