@@ -12,7 +12,7 @@ from lab.reason_rows import ReasonRow, Section, Words
 DEFERRALS: Final = (
     ReasonRow(
         reason=DeferralReason.NO_FREE_BLOCKS,
-        clause=Words("the block pool cannot carry it to its end", "块池不足以支撑它运行到结束"),
+        clause=Words("too few free blocks to run to the end", "空闲块不足以运行到结束"),
         sentence=Words(
             "Request {request} needs {needed} blocks to reach its end; {available} are free and not promised.",
             "请求 {request} 要运行到结束需要 {needed} 个块；空闲且未被预定的有 {available} 个。",
@@ -58,7 +58,7 @@ DEFERRALS: Final = (
     ),
     ReasonRow(
         reason=DeferralReason.CHUNK_TRUNCATED,
-        clause=Words("only part of its prompt fits into this step", "本步只容得下它提示的一部分"),
+        clause=Words("only a part of the prompt fits into this step", "本步只容得下提示的一部分"),
         sentence=Words(
             "Request {request} has {needed} prompt tokens to go; this step had room for {available}.",
             "请求 {request} 还有 {needed} 个提示词元；本步的空间为 {available} 个。",
@@ -84,7 +84,7 @@ DEFERRALS: Final = (
     ),
     ReasonRow(
         reason=DeferralReason.NO_BLOCKS_FOR_STEP,
-        clause=Words("the block pool has no room for its next step", "块池容不下它的下一步"),
+        clause=Words("the block pool has no room for another step", "块池容不下再一步"),
         sentence=Words(
             "Request {request} needs {needed} blocks to run now; {available} are free beyond the reserve of those "
             "that run.",
@@ -95,7 +95,7 @@ DEFERRALS: Final = (
     ),
     ReasonRow(
         reason=DeferralReason.PAUSED,
-        clause=Words("it is paused, so that older requests can go on", "它被暂停，让更早的请求继续"),
+        clause=Words("paused, so that older requests can go on", "已暂停，让更早的请求继续"),
         sentence=Words(
             "Request {request} gives its blocks back and will be computed again: {needed} blocks were needed, "
             "{available} were free.",
@@ -109,7 +109,7 @@ DEFERRALS: Final = (
     ),
     ReasonRow(
         reason=DeferralReason.AWAITS_SHARED_PREFIX,
-        clause=Words("its beginning is being computed for another request", "它的开头正在为另一个请求计算"),
+        clause=Words("the beginning is being computed for another request", "开头正在为另一个请求计算"),
         sentence=Words(
             "The first {needed} tokens of request {request} begin another prompt, too, which is being computed; "
             "{available} are cached so far. It waits for the rest instead of computing it again.",

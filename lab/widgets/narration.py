@@ -25,6 +25,11 @@ def names(request_ids: Sequence[int]) -> str:
     return shown if len(request_ids) <= _MAX_NAMES else f"{shown} + {len(request_ids) - _MAX_NAMES}"
 
 
+def _who(request_ids: Sequence[int]) -> dict[str, Any]:
+    """Return names, and how many there are: the verb behind them goes by it."""
+    return {"who": names(request_ids), "n": len(request_ids)}
+
+
 def is_steady(step: StepSnapshot) -> bool:
     """Return whether the step was derived on the device from the one before, so that nothing was packed."""
     return not step.graph.steady
@@ -86,7 +91,7 @@ def sentences(step: StepSnapshot, buckets: Sequence[int], *, gap: bool = False, 
     for deferral in step.schedule.deferrals:
         by_reason.setdefault(deferral.reason, []).append(deferral.request_id)
     for reason, waiting in by_reason.items():
-        arguments = {"who": names(waiting), "n": len(waiting), "reason": (f"defer.{reason}", {})}
+        arguments = {**_who(waiting), "reason": (f"defer.{reason}", {})}
         said.append(("say.waits", arguments))
     if num_wrong:
         said.append(("say.wrong", {"n": num_wrong}))
@@ -126,7 +131,7 @@ def changes(step: StepSnapshot, previous: StepSnapshot | None) -> list[Said]:
     changed: list[Said] = []
     started = [request_id for request_id, _ in step.reservation.slots]
     if started:
-        changed.append(("chg.admitted", {"who": names(started)}))
+        changed.append(("chg.admitted", _who(started)))
     if previous is not None:
         changed += _against(step, previous)
     for request_id, reason in step.outcome.finished:
@@ -151,10 +156,10 @@ def _against(step: StepSnapshot, previous: StepSnapshot) -> list[Said]:
     was_context = {span.request_id for span in previous.schedule.spans if span.kind == "C"}
     decoding = [s.request_id for s in step.schedule.spans if s.kind == "G" and s.request_id in was_context]
     if decoding:
-        changed.append(("chg.decodes", {"who": names(decoding)}))
+        changed.append(("chg.decodes", _who(decoding)))
     gone = [request_id for request_id, _ in previous.outcome.finished]
     if gone:
-        changed.append(("chg.left", {"who": names(gone)}))
+        changed.append(("chg.left", _who(gone)))
     waited = {deferral.request_id for deferral in previous.schedule.deferrals}
     held = [d.request_id for d in step.schedule.deferrals if d.request_id not in waited]
     if held:

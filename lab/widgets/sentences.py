@@ -91,10 +91,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "Rows {rows} of {buffer} are read but were not written in this step.",
         "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
     ),
-    "chg.admitted": ("{who} starts", "{who} 开始"),
+    "chg.admitted": ("{who} {n|starts|start}", "{who} 开始"),
     "chg.finished": ("{who} finishes ({reason})", "{who} 结束（{reason}）"),
-    "chg.left": ("{who} is gone", "{who} 已离开"),
-    "chg.decodes": ("{who} begins to decode", "{who} 开始解码"),
+    "chg.left": ("{who} {n|is|are} gone", "{who} 已离开"),
+    "chg.decodes": ("{who} {n|begins|begin} to decode", "{who} 开始解码"),
     "chg.path": ("{old} → {new}", "{old} → {new}"),
     "chg.bucket": ("bucket {old} → {new}", "桶 {old} → {new}"),
     "chg.blocks": ("+{n} {n|block|blocks}", "+{n} 块"),
@@ -142,8 +142,8 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "{n} 行经过 {bucket} 行的预填充图：尾部 {dummies} 个空行，浪费 {waste} %。",
     ),
     "pad.promoted": (
-        "Promoted: {who} has one prompt token left, so it runs as a decode row.",
-        "提升：{who} 只剩一个提示词元，按解码行运行。",
+        "Promoted: {who} {n|has|have} one prompt token left{n|| each}, so {n|it runs as a decode row|they run as decode rows}.",
+        "提升：{who} {n||各}只剩一个提示词元，按解码行运行。",
     ),
     "pad.why": (
         "A dummy is a real request with its own block and slot: the graph reads and writes its rows like any other.",
@@ -176,8 +176,11 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     ),
     "rows.wrong": ("✗ row {row}: {text}", "✗ 第 {row} 行：{text}"),
     "rows.promoted": (
-        "Promoted: the last prompt token of {who} is laid out as a decode row (E), its token copied by the host.",
-        "提升：{who} 的最后一个提示词元按解码行（E）排列，词元由主机拷贝。",
+        (
+            "Promoted: the last prompt {n|token|tokens} of {who} {n|is|are} laid out as {n|a decode row|decode rows} (E), "
+            "copied by the host."
+        ),
+        "提升：{who} {n||各自}的最后一个提示词元按解码行（E）排列，由主机拷贝。",
     ),
     "rows.tail": (
         "Rows {from} to {to} are the zero-filled tail of the prefill bucket ({n} {n|row|rows}, of no request).",

@@ -202,6 +202,18 @@ def test_a_full_step_says_why_it_was_packed_and_who_was_promoted(page_over, good
     assert "Packed in full: the step before left no record to go on from." in padded.locator(".ss-panel").inner_text()
 
 
+def test_several_that_were_promoted_are_told_together_in_both_languages(page_over, good):
+    at = first(good, lambda step: step.schedule.promoted)
+    schedule = dataclasses.replace(good.steps[at].schedule, promoted=(0, 3))
+    steps = [*good.steps[:at], dataclasses.replace(good.steps[at], schedule=schedule)]
+    for lang in ("en", "zh"):
+        for stage, name in ((2, "pad.promoted"), (4, "rows.promoted")):
+            text = (
+                page_over(Trace(good.header, steps), step=at, stage=stage, lang=lang).locator(".ss-panel").inner_text()
+            )
+            assert translate(name, {"who": "r0, r3", "n": 2}, lang) in text
+
+
 def test_a_prefill_step_is_on_the_graph_path_with_its_bucket_and_tail(page_over, prefill):
     at = first(prefill, lambda step: step.graph.path == "prefill_replay")
     step = prefill.steps[at]

@@ -147,6 +147,10 @@ class Context {
     return String({ way: eager ? run.path : frame.prefill ? "prefill" : path.bucket, batch: path.n, bucket: eager ? 0 : path.bucket, path: run.path }[ask]);
   }
 
+  // Names for a sentence, and how many there are: the verb goes by it.
+  who(ids) {
+    return { who: ids.map((rid) => this.store.name(rid)).join(", "), n: ids.length };
+  }
   has(id) {
     return (this.model.get("words")[this.language] || {})[id] !== undefined;
   }

@@ -74,7 +74,7 @@ function padPanel(cx) {
         tagRequest(item.root, span ? span[0] : null);
       });
       show(promoted, frame.sch.prom.length > 0);
-      setText(promoted, cx.t("pad.promoted", { who: frame.sch.prom.map((rid) => cx.store.name(rid)).join(", ") }));
+      setText(promoted, cx.t("pad.promoted", cx.who(frame.sch.prom)));
       paintTable(frame);
       show(why, !frame.prefill);
       const notes = cx.store.header.findings;

@@ -73,7 +73,7 @@ function rowsPanel(cx, withBuffers) {
   // What is special about this step's rows: wrong ones first.
   function remarks(frame) {
     const found = [...frame.wrong].slice(0, 4).map(([row, text]) => ["rows.wrong", { row, text }]);
-    if (frame.sch.prom.length) found.push(["rows.promoted", { who: frame.sch.prom.map((rid) => cx.store.name(rid)).join(", ") }]);
+    if (frame.sch.prom.length) found.push(["rows.promoted", cx.who(frame.sch.prom)]);
     if (frame.prefill && frame.meta.padded > frame.n) found.push(["rows.tail", { n: frame.meta.padded - frame.n, from: frame.n, to: frame.meta.padded - 1 }]);
     if (frame.sch.k) found.push(["rows.verify", { k: frame.sch.k, n: frame.acc.size }]);
     if (frame.late.size) found.push(["rows.late_say", { n: frame.late.size }]);

@@ -144,7 +144,7 @@ function schedulePanel(cx) {
       paintRuns(frame);
       paintWaits(frame);
       show(paused, frame.sch.paused.length > 0 && !cx.masked("deferrals"));
-      setText(paused, cx.t("sch.paused", { who: frame.sch.paused.map((rid) => cx.store.name(rid)).join(", ") }));
+      setText(paused, cx.t("sch.paused", cx.who(frame.sch.paused)));
     },
   };
 }

@@ -2,7 +2,9 @@
 
 import dataclasses
 
+from engine.reasons import DeferralReason
 from lab.ledger import CopyView
+from lab.snapshot import DeferralView, SpanView
 from lab.widgets.narration import changes, is_steady, names, sentences
 from lab.widgets.strings import translate
 from tests.lab.sample_steps import decode_step, eager_step
@@ -38,7 +40,7 @@ def test_an_eager_step_says_why():
 
 
 def test_who_is_held_back_is_named_with_the_reason():
-    assert "r8 held back: the block pool cannot carry it to its end" in said(decode_step(7))
+    assert "r8 held back: too few free blocks to run to the end" in said(decode_step(7))
 
 
 def test_missing_steps_are_said():
@@ -70,6 +72,32 @@ def test_changes_name_the_path_the_newcomer_and_the_one_that_finished():
     assert "eager → replay" in against
     assert "r0 is gone" in against
     assert "r0 begins to decode" in against
+
+
+def test_several_requests_take_the_plural():
+    started = dataclasses.replace(eager_step(0).reservation, slots=((0, 0), (1, 1)))
+    prompts = tuple(SpanView(i, "C", 0, 6, 1) for i in range(2))
+    ended = dataclasses.replace(eager_step(0).outcome, finished=((2, "length"), (3, "length")))
+    first = dataclasses.replace(
+        eager_step(0),
+        schedule=dataclasses.replace(eager_step(0).schedule, spans=prompts),
+        reservation=started,
+        outcome=ended,
+    )
+    assert "r0, r1 start" in changed(first, None)
+    against = changed(decode_step(1, batch=2), first)
+    assert "r0, r1 begin to decode" in against
+    assert "r2, r3 are gone" in against
+
+
+def test_a_reason_fits_one_request_and_several():
+    waiting = tuple(DeferralView(i, reason.value, 4, 3) for reason in DeferralReason for i in (8, 9))
+    step = dataclasses.replace(decode_step(3), schedule=dataclasses.replace(decode_step(3).schedule, deferrals=waiting))
+    assert "r8, r9 held back: too few free blocks to run to the end." in said(step)
+    for name, arguments in sentences(step, (8,)):
+        if name == "say.waits":
+            assert not {"it", "its"} & set(translate(*arguments["reason"]).split())
+            assert "它" not in translate(*arguments["reason"], "zh")
 
 
 def test_a_bucket_change_and_a_new_deferral_are_marked():

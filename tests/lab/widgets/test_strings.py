@@ -50,6 +50,25 @@ def test_no_word_is_idle():
     assert idle == set()
 
 
+def test_a_verb_behind_names_goes_by_their_number():
+    singular = re.compile(r"\b(starts|begins|is|has|it)\b")
+    for name, (english, _) in STRINGS.items():
+        if "{who}" in english:
+            assert not singular.search(translate(name, {"who": "r1, r2", "n": 2})), name
+
+
+def test_promoted_requests_are_counted():
+    assert translate("pad.promoted", {"who": "r3", "n": 1}) == (
+        "Promoted: r3 has one prompt token left, so it runs as a decode row."
+    )
+    assert translate("pad.promoted", {"who": "r3, r4", "n": 2}) == (
+        "Promoted: r3, r4 have one prompt token left each, so they run as decode rows."
+    )
+    assert translate("rows.promoted", {"who": "r3, r4", "n": 2}).startswith(
+        "Promoted: the last prompt tokens of r3, r4 are laid out as decode rows (E)"
+    )
+
+
 def test_every_reason_has_its_words():
     for reason in FallOff:
         assert {f"why.{reason}", f"cond.{reason}", f"note.{reason}"} <= STRINGS.keys()
