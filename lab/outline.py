@@ -40,6 +40,10 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "Imported: which requests, tokens, blocks and buffers is not in the file.",
         "导入的步骤：文件中没有请求、词元、块和缓冲区的内容。",
     ),
+    "outline.nobody": (
+        "The imported file names no request, so there is none to follow.",
+        "导入的文件没有列出具体的请求，因此没有可跟踪的请求。",
+    ),
     "outline.panel": (
         "Not in the imported file: it has the schedule's numbers and the path. A time at Run is the whole step's.",
         "导入的文件中没有：它只有调度的数字和路径。“运行”处的时间是整步的时间。",

@@ -88,6 +88,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "side.name": ("This step", "本步"),
     "side.path": ("Path of this step", "本步的路径"),
     "side.requests": ("Requests", "请求"),
+    "side.nobody": ("No request yet.", "还没有请求。"),
     "side.follow": ("{who} through this step", "{who} 在本步中"),
     "side.follow_none": ("Follow a request", "跟踪一个请求"),
     "out.name": ("Output text of each request", "每个请求的输出文本"),

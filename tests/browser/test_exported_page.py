@@ -1,5 +1,6 @@
 """A page that `stepscope trace export` made, opened from disk with the network blocked and its own policy in force."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from lab.imports import read_log
 from lab.imports.outline_steps import Limits
 from lab.imports.read_log import ImportSettings, import_log
 from lab.session import Session
+from lab.snapshot import PathView
+from lab.trace import Trace
+from lab.widgets.strings import translate
 from tests.browser.pages import focus, press, step_of
+from tests.lab.sample_steps import decode_step
 
 pytestmark = pytest.mark.browser
 
@@ -117,6 +122,30 @@ def test_an_imported_run_steps_and_says_what_it_lacks(opened, form):
     press(page, "f")
     first = next(step for step in trace.steps[1:] if step.graph.path == "eager")
     assert step_of(page) == first.step
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("form", SAMPLES)
+def test_an_imported_run_says_that_nobody_can_be_followed(opened, form, lang):
+    path = Path(read_log.__file__).parent / "samples" / SAMPLES[form]
+    trace = import_log(path, form, ImportSettings(limits=Limits(buckets=(1, 2, 4, 8))))
+    page = opened(export_page(trace, PageSettings(lang=lang)))
+    side = page.locator(".ss-side").inner_text()
+    assert translate("outline.nobody", {}, lang) in side
+    assert translate("side.follow_none", {}, lang) not in side
+    assert translate("side.hint", {}, lang) not in side
+    assert not page.locator(".ss-outputs").is_visible()
+
+
+def test_a_run_without_requests_says_that_none_came_yet(opened, trace):
+    idle = decode_step(0, batch=0)
+    graph = dataclasses.replace(idle.graph, path="eager", key=None)
+    path = PathView(None, None, None, 0, 0, ())
+    empty = Trace(dataclasses.replace(trace.header, requests=()), [dataclasses.replace(idle, path=path, graph=graph)])
+    page = opened(export_page(empty))
+    assert "No request yet." in page.locator(".ss-side").inner_text()
+    assert "Follow a request" not in page.locator(".ss-side").inner_text()
+    assert "imported" not in page.locator(".ss-side").inner_text()
 
 
 def test_a_page_follows_the_reader_s_colours_while_it_is_open(opened, trace):

@@ -131,6 +131,7 @@ function sidePart(cx) {
     return { root, name, word, bar };
   });
   const more = moreNote(cx);
+  const nobody = h("p", { class: "ss-note" });
   const title = h("h4");
   const hint = cx.note("side.hint");
   const journey = h("ol", { class: "ss-journey" });
@@ -138,7 +139,7 @@ function sidePart(cx) {
     const words_ = h("span");
     return { root: h("li", null, h("span", { class: "ss-no", text: String(at + 1) }), words_), words: words_ };
   });
-  const root = h("div", { class: "ss-side", role: "group", tabindex: "0" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), list, more.root, title, hint, journey);
+  const root = h("div", { class: "ss-side", role: "group", tabindex: "0" }, cx.label(h("h4"), "side.path"), verdict, cx.label(h("h4"), "side.requests"), nobody, list, more.root, title, hint, journey);
   cx.named(root, "side.name");
 
   function paintPath(frame) {
@@ -186,7 +187,10 @@ function sidePart(cx) {
       });
       more.paint(cx.store.order.length - shown.length);
       const follows = cx.selected >= 0 && !cx.hidden(at);
-      show(hint, !follows);
+      show(nobody, !cx.store.order.length);
+      setText(nobody, cx.t(frame.bare ? "outline.nobody" : "side.nobody"));
+      show(title, cx.store.order.length > 0);
+      show(hint, !follows && cx.store.order.length > 0);
       show(journey, follows);
       setText(title, follows ? cx.t("side.follow", { who: cx.store.name(cx.selected) }) : cx.t("side.follow_none"));
       if (follows) {
@@ -218,6 +222,7 @@ function outputsPart(cx) {
     root,
     paint(frame, at) {
       const shown = cx.store.order.length <= 8 ? cx.store.order : cx.store.order.filter((rid) => rid === cx.selected || cx.store.spanOf(frame, rid)).slice(0, 8);
+      show(root, shown.length > 0);
       lines(shown.length, (item, index) => {
         const rid = shown[index];
         const pieces = cx.store.piecesUpTo(rid, at);
