@@ -51,6 +51,20 @@ const overflowing = (root) => [...root.querySelectorAll("h3, h4, button, td, th,
   .filter((node) => node.checkVisibility() && !node.closest(".ss-requests, .ss-text") && node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== "inline")
   .map((node) => [node.tagName, node.className, node.textContent.slice(0, 40)]);
 
+// Labels of boxes to scale, by whether they are to be seen: [whole, absent, cut]. Where it is drawn tells.
+const labels = (root) => {
+  const found = [[], [], []];
+  for (const node of root.querySelectorAll(".ss-budget i, .ss-seg, .ss-to-scale > span")) {
+    if (!node.checkVisibility() || !node.textContent) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const [text, box] = [range.getBoundingClientRect(), node.getBoundingClientRect()];
+    const isIn = text.left >= box.left && text.right <= box.right && text.top >= box.top && text.bottom <= box.bottom;
+    found[isIn ? 0 : text.top >= box.bottom - 2 ? 1 : 2].push(node.textContent);
+  }
+  return found;
+};
+
 // From the key press to the end of the frame that shows it.
 const latencies = async (key, times) => {
   const root = document.querySelector(".stepscope");
@@ -66,4 +80,4 @@ const latencies = async (key, times) => {
   return took;
 };
 
-window.checks = { contrast, roles, overflowing, latencies };
+window.checks = { contrast, roles, overflowing, labels, latencies };

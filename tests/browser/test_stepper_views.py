@@ -212,6 +212,36 @@ def test_device_times_are_drawn_only_when_events_measured_them(page_over, overla
     assert "between them the device waited 100 µs, 100 µs" in page.locator(".ss-panel").inner_text()
 
 
+def test_a_forward_too_short_for_its_label_has_none_but_a_title(page_over, overlapped):
+    steps, begin = [], 0
+    for at, step in enumerate(overlapped.steps):
+        us = 40 if at % 2 else 3000
+        flight = dataclasses.replace(step.graph.flight, device_us=(begin, begin + us))
+        steps.append(dataclasses.replace(step, graph=dataclasses.replace(step.graph, flight=flight)))
+        begin += us + 60
+    page = page_over(Trace(overlapped.header, steps), step=8, stage=OVERLAP)
+    first, here, last = (step.step for step in steps[7:10])
+    assert check(page, "labels") == [[f"{here}: 3.0 ms"], [f"{first}: 40 µs", f"{last}: 40 µs"], []]
+    titles = [one.get_attribute("title") for one in page.locator(".ss-to-scale > span:visible").all()]
+    assert titles == [f"{first}: 40 µs", f"{here}: 3.0 ms", f"{last}: 40 µs"]
+    assert page.locator(".ss-to-scale").get_attribute("aria-label") == ", ".join(titles)
+
+
+@pytest.mark.parametrize("width", [1400, 900, 660])
+def test_no_name_in_a_budget_or_a_strip_of_rows_is_cut(page_over, plain, width):
+    at = first(plain, lambda step: any(span.kind == "C" for span in step.schedule.spans[1:]) or step.schedule.deferrals)
+    page = page_over(plain, step=at, stage=0)
+    page.set_viewport_size({"width": width, "height": 1000})
+    focus(page)
+    for _ in range(5):
+        press(page, "PageDown")
+        assert check(page, "labels")[2] == []
+    press(page, "PageUp")
+    whole, absent, _ = check(page, "labels")
+    assert len(whole) + len(absent) == page.locator(".ss-seg:visible").count()
+    assert whole
+
+
 def test_an_old_trace_says_what_it_does_not_know(page_over, plain):
     steps = [
         dataclasses.replace(

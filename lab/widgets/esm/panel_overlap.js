@@ -46,13 +46,15 @@ function overlapPanel(cx) {
     const begin = timed.length ? timed[0].run.fl[3][0] : 0;
     const length = timed.length ? Math.max(1, timed[timed.length - 1].run.fl[3][1] - begin) : 1;
     show(scale, timed.length > 0);
+    const labels = timed.map((frame) => `${frame.s}: ${formatUs(frame.run.fl[3][1] - frame.run.fl[3][0])}`);
     runs(timed.length, (item, at) => {
       const [from, to] = timed[at].run.fl[3];
-      setText(item.root, `${timed[at].s}: ${formatUs(to - from)}`);
+      setText(item.root, labels[at]);
+      setAttr(item.root, "title", labels[at]);
       setAttr(item.root, "style", `left:${(100 * (from - begin)) / length}%;width:${(100 * (to - from)) / length}%`);
     });
     const gaps = timed.slice(1).map((frame, at) => formatUs(frame.run.fl[3][0] - timed[at].run.fl[3][1]));
-    setAttr(scale, "aria-label", timed.map((frame) => `${frame.s}: ${formatUs(frame.run.fl[3][1] - frame.run.fl[3][0])}`).join(", "));
+    setAttr(scale, "aria-label", labels.join(", "));
     return gaps;
   }
 

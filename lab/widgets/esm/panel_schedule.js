@@ -45,7 +45,7 @@ function budgetRow(cx, id) {
         const [rid, kind, amount] = shown[at];
         tagRequest(item.root, rid < 0 ? null : rid);
         setAttr(item.root, "data-k", kind);
-        setText(item.root, rid === null || amount < limit / 25 ? "" : rid < 0 ? "P" : cx.store.name(rid)); // no half of a name
+        setText(item.root, rid === null ? "" : rid < 0 ? "P" : cx.store.name(rid));
         setAttr(item.root, "title", rid === null ? null : `${cx.store.name(rid)}: ${amount}`);
         setAttr(item.root, "style", `width:${(100 * amount) / Math.max(1, limit)}%`);
       });
