@@ -228,7 +228,7 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "key.predict": ("predict before you look", "先预测再看"),
     "key.live": ("run the next step (live only)", "运行下一步（仅实时）"),
     "key.help": ("this help", "本帮助"),
-    "key.escape": ("close, stop following, leave the viewer", "关闭、停止跟踪、离开查看器"),
+    "key.escape": ("close, stop predicting, stop following, leave the viewer", "关闭、停止预测、停止跟踪、离开查看器"),
 }
 
 STRINGS: Final[Mapping[str, tuple[str, str]]] = {

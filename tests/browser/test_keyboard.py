@@ -50,6 +50,63 @@ def test_a_prediction_is_made_and_a_request_followed_by_keys_alone(page_over, tr
     assert page.evaluate("() => model.get('selected')") == -1
 
 
+def test_escape_leaves_what_was_opened_last_and_the_viewer_after_all(page_over, trace):
+    page = page_over(trace, step=2)
+    focus(page)
+    page.locator(".ss-requests button").first.click()
+    for key in ("p", "ArrowRight", "t", "?"):
+        press(page, key)
+    assert page.locator('[role="dialog"]').is_visible()
+    press(page, "Escape")
+    assert not page.locator('[role="dialog"]').is_visible()
+    assert page.locator(".ss-predict").is_visible()
+    press(page, "Escape")
+    assert not page.locator(".ss-predict").is_visible()
+    assert page.evaluate("() => [model.get('predict_from'), model.get('step')]") == [-1, 3]
+    assert page.evaluate("() => model.get('selected')") >= 0
+    press(page, "Escape")
+    assert page.evaluate("() => model.get('selected')") == -1
+    assert page.evaluate(FOCUSED_IN, ".stepscope")
+    press(page, "Escape")
+    assert not page.evaluate(FOCUSED_IN, ".stepscope")
+
+
+@pytest.mark.parametrize("key", ["Escape", "p"])
+def test_who_leaves_a_prediction_from_within_keeps_the_keys(page_over, trace, key):
+    page = page_over(trace, step=2)
+    focus(page)
+    press(page, "p")
+    press(page, "ArrowRight")
+    tab_into(page, '.ss-predict [aria-label="Your prediction"]')
+    press(page, key)
+    assert not page.locator(".ss-predict").is_visible()
+    press(page, "ArrowRight")
+    assert step_of(page) == trace.steps[4].step
+
+
+def test_escape_in_a_field_of_a_prediction_leaves_the_field_first(page_over, trace):
+    page = page_over(trace, step=2)
+    focus(page)
+    press(page, "p")
+    page.get_by_role("button", name="next cell").click()
+    tab_into(page, '.ss-predict input[type="number"]')
+    press(page, "Escape")
+    assert page.locator(".ss-predict").is_visible()
+    assert page.evaluate("() => document.activeElement.className").startswith("stepscope")
+    press(page, "Escape")
+    assert not page.locator(".ss-predict").is_visible()
+
+
+def test_a_table_that_covers_the_panel_one_was_in_keeps_the_keys(page_over, trace):
+    page = page_over(trace, step=2)
+    focus(page)
+    tab_into(page, ".ss-panel")
+    press(page, "t")
+    assert page.evaluate(FOCUSED_IN, ".stepscope")
+    press(page, "ArrowRight")
+    assert step_of(page) == trace.steps[3].step
+
+
 def test_what_scrolls_can_be_reached_and_scrolled_by_keys(page_over, trace):
     page = page_over(trace, step=2, stage=5)
     page.set_viewport_size({"width": 1300, "height": 900})

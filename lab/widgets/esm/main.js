@@ -67,6 +67,9 @@ function paintAll(cx, view) {
   show(view.empty, !frame);
   show(view.body, Boolean(frame));
   if (frame) paintStep(cx, view, frame, at);
+  // Who was in a part that is gone keeps the keyboard.
+  const focused = root.getRootNode().activeElement;
+  if (focused !== root && root.contains(focused) && !focused.checkVisibility()) cx.focus(false);
   setAttr(root, "data-ready", "1");
 }
 
@@ -121,10 +124,12 @@ function onKey(cx, view, event) {
   action();
 }
 
+// What opened last is left first: a sheet, a field, the prediction, the followed request, the viewer.
 function escape(cx, event) {
   const open = Object.keys(cx.open).filter((name) => cx.open[name]);
   for (const name of open) cx.setOpen(name, false);
   if (event.target.matches("select, input[type=number]")) cx.focus(false);
+  else if (!open.length && cx.predicting) cx.act.toggle("predict");
   else if (!open.length && cx.selected >= 0) cx.act.select(-1);
   else if (!open.length) event.target.blur(); // gives the keyboard back to the notebook
   cx.repaint();
