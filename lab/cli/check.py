@@ -71,16 +71,32 @@ def check_answer(arguments: argparse.Namespace) -> int:
 
 
 def listing() -> list[str]:
-    """Return every problem set with its exercises."""
+    """Return every problem set with its exercises, and where to begin: in a set's folder with that set."""
     from lab.exercises.catalogue import load, problem_sets
 
+    begin = problem_sets()[set_of_folder(Path()) or next(iter(problem_sets()))]
     out: list[str] = []
     for name, one in problem_sets().items():
         out.append(f"{name} {one['title']}")
         for found in (*one["exercises"], *one["further"]):
             meta = load(found).meta
             out.append(f"  {found}  {meta.title:<34} {meta.minutes:>2} min  {meta.points} points")
-    return [*out, "Begin with: stepscope check ex01 --start"]
+    return [*out, f"Begin with: stepscope check {begin['exercises'][0]} --start"]
+
+
+def set_of_folder(here: Path) -> str | None:
+    """Return the problem set that a folder is of, None for another one: by its name, or by the set's notebook in it.
+
+    A release has the notebook in a folder of the set's name, or there in one for each student.
+    """
+    from lab.exercises.catalogue import problem_sets
+
+    for name in problem_sets():
+        if here.resolve().name == name or any(here.glob(f"{name}.ipynb")):
+            return name
+        if any(here.glob(f"{name}/{name}.ipynb")) or any(here.glob(f"{name}/*/{name}.ipynb")):
+            return name
+    return None
 
 
 def start(exercise: "Exercise", rule: str, file: str | None) -> Path:

@@ -7,7 +7,7 @@ import pytest
 
 from lab.cli import check as command
 from lab.cli.main import main
-from lab.exercises.catalogue import load
+from lab.exercises.catalogue import load, problem_sets
 from tests.exercises.classes import cell_of, course, notebook
 
 RIGHT = "def bucket_for(sizes, batch):\n    return min((s for s in sizes if s >= batch), default=None)\n"
@@ -58,6 +58,27 @@ def test_task_hint_and_list_are_printed(capsys):
     assert "Write `bucket_for(sizes, batch)`." in out
     assert "ex16, hint 2 of 3" in out
     assert "ex16  Choose the bucket" in out
+
+
+@pytest.mark.parametrize("name", problem_sets())
+@pytest.mark.parametrize("place", ["{}.ipynb", "{0}/{0}.ipynb", "{0}/ada/{0}.ipynb"])
+def test_the_list_begins_with_the_first_exercise_of_the_set_whose_folder_it_is(folder, capsys, name, place):
+    notebook_path = folder / place.format(name)
+    notebook_path.parent.mkdir(parents=True, exist_ok=True)
+    notebook_path.write_text("{}", encoding="utf-8")
+    assert main(["check"]) == 0
+    first = problem_sets()[name]["exercises"][0]
+    assert capsys.readouterr().out.splitlines()[-1] == f"Begin with: stepscope check {first} --start"
+
+
+def test_a_folder_named_for_a_set_is_its_folder_and_any_other_begins_at_the_beginning(folder, monkeypatch, capsys):
+    assert main(["check"]) == 0
+    assert "Begin with: stepscope check ex01 --start" in capsys.readouterr().out
+    (folder / "ps3").mkdir()
+    assert command.set_of_folder(folder) is None, "an empty folder in it says nothing of this one"
+    monkeypatch.chdir(folder / "ps3")
+    assert main(["check"]) == 0
+    assert "Begin with: stepscope check ex16 --start" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
