@@ -20,10 +20,12 @@ from lab.widgets.masks import expand
 from lab.widgets.places import (
     NUM_PANELS,
     integer,
+    nearest,
     stage_index,
     stage_names,
     stage_number,
     stage_of_text,
+    stage_spellings,
     step_index,
 )
 
@@ -159,6 +161,7 @@ def _place(key: str) -> tuple[int | None, str | int | None]:
     match = _PLACE.fullmatch(key)
     stage = stage_of_text(match[2]) if match and match[2] else None
     if match is None or (stage is not None and stage_number(stage) is None):
-        message = f"{_IN_FILE}, got {shown(key)}; a stage is 0 to {NUM_PANELS - 1} or one of {', '.join(stage_names())}"
+        near = nearest(stage, stage_spellings())
+        message = f"{_IN_FILE}, got {shown(key)}; a stage is 0 to {NUM_PANELS - 1} or one of {stage_names()}{near}"
         raise ConfigError(message)
     return None if match[1] == ANY else int(match[1]), stage

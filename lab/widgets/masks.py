@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine.errors import ConfigError
 from engine.fields import shown
-from lab.widgets.places import stage_names, stage_number
+from lab.widgets.places import nearest, stage_names, stage_number, stage_spellings
 
 _LAID_OUT: Final = ("stage.4", "stage.5", "stage.6")  # the panels that draw padding rows
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -67,7 +67,8 @@ def expand(mask: object) -> dict[str, list[str]]:
 
 
 def _wanted(got: object) -> str:
-    return f"mask hides any of {', '.join(PARTS)}, or a stage by name ({', '.join(stage_names())}), got {shown(got)}"
+    near = nearest(got, [*PARTS, *stage_spellings()])
+    return f"mask hides any of {', '.join(PARTS)}, or a stage by name ({stage_names()}), got {shown(got)}{near}"
 
 
 def hidden_parts(mask: Mapping[str, Sequence[str]]) -> frozenset[str]:

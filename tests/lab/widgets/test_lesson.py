@@ -55,7 +55,9 @@ def test_anything_else_is_refused_with_what_notes_are(numbers, notes):
 def test_a_step_or_stage_that_is_not_there_is_refused_with_those_that_are(numbers):
     with pytest.raises(ConfigError, match="step must be from -4 to 3 in a trace of 4 steps, got 4"):
         make_lesson(numbers, notes={4: "text"})
-    with pytest.raises(ConfigError, match=r"stage must be 0 to 12 or one of SCHEDULED, .*, got 'packing'"):
+    with pytest.raises(
+        ConfigError, match=r"stage must be 0 to 12 or one of Schedule .*, got 'packing'; did you mean 'Pack'"
+    ):
         make_lesson(numbers, notes={(0, "packing"): "text"})
 
 
@@ -112,8 +114,9 @@ def test_a_file_that_is_none_is_said(tmp_path):
         ("[1]", r"got \[1\] in .*; a file of plain text needs another name"),
         ("null", "got None in "),
         ('"Why?"', r"got 'Why\?' in "),
-        ('{"five": "x"}', "got 'five'; a stage is 0 to 12 or one of SCHEDULED"),
+        ('{"five": "x"}', r"got 'five'; a stage is 0 to 12 or one of Schedule \(SCHEDULED\)"),
         ('{"1/lunch": "x"}', "got '1/lunch'; a stage is 0 to 12"),
+        ('{"1/packs": "x"}', "got '1/packs'; a stage is 0 to 12 .*; did you mean 'Pack'"),
         ('{"1/13": "x"}', "got '1/13'; a stage is 0 to 12"),
         ('{"' + "9" * 5000 + '": "x"}', "got '9999"),
         ('{"1/' + "9" * 5000 + '": "x"}', "got '1/9999"),

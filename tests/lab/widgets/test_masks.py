@@ -41,9 +41,16 @@ def test_a_mask_is_a_name_or_several(mask, found):
 
 @pytest.mark.parametrize("mask", ["keys", ["key", 3], 7, b"key", {"key": True}, ["key", None], [["key"]]])
 def test_a_name_that_is_not_there_is_refused_with_those_that_are(mask):
-    wanted = r"mask hides any of path, reason, bucket, .*, next, or a stage by name \(SCHEDULED, .*overlap\), got "
+    wanted = r"mask hides any of path, reason, bucket, .*, next, or a stage by name \(Schedule \(.*Overlap\), got "
     with pytest.raises(ConfigError, match=wanted):
         expand(mask)
+
+
+@pytest.mark.parametrize(("mask", "meant"), [("reasons", "reason"), (["key", "chooze graph"], "Choose graph")])
+def test_the_part_or_stage_that_was_likely_meant_is_offered(mask, meant):
+    with pytest.raises(ConfigError) as caught:
+        expand(mask)
+    assert str(caught.value).endswith(f"; did you mean {meant!r}?")
 
 
 def test_every_sentence_that_tells_a_part_is_one_that_is_said():

@@ -191,8 +191,8 @@ def test_two_traces_are_shown_side_by_side(published, monkeypatch):
 WRONG = [
     ({"lang": []}, r"lang must be one of en, zh, got \[\]"),
     ({"lang": "fr"}, "lang must be one of en, zh, got 'fr'"),
-    ({"stage": "lunch"}, "stage must be 0 to 12 or one of SCHEDULED"),
-    ({"stage": []}, r"stage must be 0 to 12 or one of SCHEDULED, .* got \[\]"),
+    ({"stage": "lunch"}, r"stage must be 0 to 12 or one of Schedule \(SCHEDULED\)"),
+    ({"stage": []}, r"stage must be 0 to 12 or one of Schedule \(SCHEDULED\), .* got \[\]"),
     ({"profile": []}, r"profile must be 'live' or 'static', got \[\]"),
     ({"large": 1}, "large must be True or False, got 1"),
 ]
