@@ -15,6 +15,7 @@ from lab.reasons import GRAPH_PATHS
 from lab.snapshot import STAGES, StepSnapshot
 
 IDLE: Final = "idle"
+_LEAST: Final = 1e-4  # of a share that is written with a number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class TraceSummary:
             counted = "imported: requests and tokens are not in the file"
         lines = [
             f"{self.num_steps} steps ({paths}), {counted}",
-            f"padding: {self.padding_share:.1%} of all rows",
+            f"padding: {percent(self.padding_share)} of all rows",
             *self._graphs(),
         ]
         for title, counts in (("off the graph path", self.reasons), ("held back", self.deferrals)):
@@ -59,6 +60,16 @@ class TraceSummary:
         if "GRAPHS_DISABLED" in self.reasons:
             return ["graphs: off"]
         return ["graphs: used by no step"] * (self.simulated and bool(self.paths))
+
+
+def percent(share: float) -> str:
+    """Write a share in percent: one digit, two near both ends; only nothing is 0 and only all is 100."""
+    if 0 < share < _LEAST:
+        return f"< {100 * _LEAST:g} %"
+    if 1 - _LEAST < share < 1:
+        return f"> {100 - 100 * _LEAST:g} %"
+    is_near_an_end = 0 < share < 0.01 or 0.99 < share < 1
+    return f"{100 * share:.{2 if is_near_an_end else 1}f} %"
 
 
 def path_word(step: StepSnapshot) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from lab.advice.advise import Advice
 from lab.figures.charts import bars, ladder
 from lab.figures.page import Section, page
+from lab.trace_summary import percent
 
 _UNIT = {"decode": "requests", "prefill": "rows"}
 
@@ -28,7 +29,7 @@ def cost_sentences(advices: Sequence[Advice]) -> tuple[str, ...]:
         eager = f"one that falls off {costs.eager_fixed:g} + {costs.eager_per_row:g} * {unit} us"
         memory = f"{costs.graph_mib:g} MiB + {costs.graph_mib_per_row:g} a row, at {costs.us_per_mib / 1e3:g} ms a MiB"
         graph = f"a graph costs {costs.capture_us / 1e3:g} ms to capture and {memory}, once a start; these steps are"
-        graph += f" {costs.starts:.3g} of what a start serves"
+        graph += f" {percent(costs.starts)} of what a start serves"
         found.append(f"{advice.kind}: {on_graph}, {eager}; {graph} ({costs.origin})")
     return tuple(found)
 

@@ -187,6 +187,7 @@ def check_trace(arguments: argparse.Namespace) -> int:
     """Compare the graph share of a file with the least that is wanted."""
     from engine.errors import TraceError
     from lab.trace import Trace, graph_share
+    from lab.trace_summary import percent
 
     wanted = arguments.min_graph_share
     if not 0 <= wanted <= 1:
@@ -208,7 +209,9 @@ def check_trace(arguments: argparse.Namespace) -> int:
         print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         verdict = "reached" if is_reached else "NOT reached"
-        print(f"graph share {share:.1%}; at least {wanted:.1%} was asked for: {verdict}{_SIMULATED * simulated}")
+        print(
+            f"graph share {percent(share)}; at least {percent(wanted)} was asked for: {verdict}{_SIMULATED * simulated}"
+        )
         for found in fall_offs:
             _print_fall_off(found)
     return arguments.status
@@ -279,6 +282,8 @@ def _print_fall_off(found: dict[str, Any]) -> None:
 
 
 def _print_proof(proved: dict[str, Any]) -> None:
+    from lab.trace_summary import percent
+
     covered = proved["coverage"]
     verdict = "not proved" if covered is None else "proved"
     print(f"    {verdict} for step {proved['of_step']}: {proved['sentence']}")
@@ -286,5 +291,5 @@ def _print_proof(proved: dict[str, Any]) -> None:
         return
     counts = f"{covered['num_on_graph']} of the {covered['num_steps']} steps of this reason"
     gone = f" ({covered['num_gone']} do not occur in it)" if covered["num_gone"] else ""
-    share = "none" if covered["graph_share"] is None else f"{covered['graph_share']:.1%}"
+    share = "none" if covered["graph_share"] is None else percent(covered["graph_share"])
     print(f"    in the whole re-run, on a graph: {counts}{gone}; its graph share is {share}")

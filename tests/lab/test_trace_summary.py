@@ -1,9 +1,10 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from lab.snapshot import RowsView
-from lab.trace_summary import count_names, graph_share, summarize
+from lab.trace_summary import count_names, graph_share, percent, summarize
 from tests.lab.sample_steps import int32, sample_trace
 
 NO_ROWS = RowsView(int32([]), np.zeros(0, np.uint8), int32([]), int32([]), np.zeros(0, np.uint8), int32([]), int32([]))
@@ -14,6 +15,25 @@ def test_paths_and_reasons_are_counted_with_the_most_frequent_first():
     assert found.paths == {"replay": 4, "eager": 1}
     assert found.reasons == {"HAS_CONTEXT_UNPROMOTED": 1}
     assert count_names(["b", "a", "c", "a"]) == {"a": 2, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0, "0.0 %"),
+        (3.18e-07, "< 0.01 %"),
+        (0.0001, "0.01 %"),
+        (0.0064, "0.64 %"),
+        (0.123, "12.3 %"),
+        (0.9, "90.0 %"),
+        (0.9996, "99.96 %"),
+        (1 - 1e-9, "> 99.99 %"),
+        (1, "100.0 %"),
+        (4.2, "420.0 %"),
+    ],
+)
+def test_a_share_is_written_so_that_little_is_not_nothing_and_most_is_not_all(share, words):
+    assert percent(share) == words
 
 
 def test_a_step_without_a_forward_counts_for_no_share():

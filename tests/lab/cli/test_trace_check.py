@@ -39,7 +39,7 @@ def poor(tmp_path_factory):
 def test_a_share_that_is_reached_is_status_zero(good, capsys):
     assert main(["trace", "check", good, "--min-graph-share", "0.8"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "graph share 80.0%; at least 80.0% was asked for: reached (graphs simulated on the CPU)"
+    assert lines[0] == "graph share 80.0 %; at least 80.0 % was asked for: reached (graphs simulated on the CPU)"
     assert lines[1].startswith("1 x HAS_CONTEXT_UNPROMOTED, first at step 0: Prompts in the batch: 3, and")
     assert lines[2].startswith("    smallest fix: ")
 
@@ -47,7 +47,7 @@ def test_a_share_that_is_reached_is_status_zero(good, capsys):
 def test_a_share_that_is_not_reached_is_status_one_with_each_reason_and_its_fix(poor, capsys):
     assert main(["trace", "check", poor]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "graph share 0.0%; at least 90.0% was asked for: NOT reached (graphs simulated on the CPU)"
+    assert lines[0] == "graph share 0.0 %; at least 90.0 % was asked for: NOT reached (graphs simulated on the CPU)"
     assert lines[1] == (
         "4 x ABOVE_LARGEST_BUCKET, first at step 1: The batch has 3 requests; the largest captured size is 2."
     )
@@ -75,7 +75,7 @@ def test_prove_runs_the_workload_again(poor, capsys):
     assert main(["trace", "check", poor, "--prove"]) == 1
     out = capsys.readouterr().out
     assert "    proved for step 1: CudaGraphConfig.batch_sizes: (1, 2) → (1, 2, 3)." in out
-    assert "    in the whole re-run, on a graph: 4 of the 4 steps of this reason; its graph share is 80.0%\n" in out
+    assert "    in the whole re-run, on a graph: 4 of the 4 steps of this reason; its graph share is 80.0 %\n" in out
 
 
 def test_the_fix_and_the_proof_are_for_the_largest_step_of_a_reason(tmp_path, capsys):
