@@ -108,7 +108,7 @@ def test_the_tail_of_a_prefill_bucket_counts_as_padding(tmp_path, capsys):
     assert main(["trace", "show", path]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split()[:6] == ["0", "prefill_replay", "512", "1", "512", "510"]
-    assert "padding: 99.2 % of all rows" in lines
+    assert "padding: 99.22 % of all rows" in lines
 
 
 def test_a_table_aligns_numbers_right_and_texts_left():
