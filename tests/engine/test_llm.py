@@ -152,7 +152,7 @@ def test_abort_of_a_running_and_of_a_waiting_request_comes_with_the_next_step(ll
 def test_abort_of_an_unknown_request_names_the_live_ones(llm):
     request_id = llm.submit("hello")
     with pytest.raises(
-        UnknownRequestError, match=rf"request 99999 is not waiting or running \(live requests: {request_id}\)"
+        UnknownRequestError, match=rf"request 99999 is not waiting or running \(ids of live requests: {request_id}\)"
     ):
         llm.abort(99999)
 
@@ -306,7 +306,7 @@ def test_of_two_threads_each_is_served_or_refused_and_the_engine_stays_whole(llm
 def test_an_id_that_cannot_be_aborted_is_quoted_in_short(llm):
     with pytest.raises(UnknownRequestError) as refused:
         llm.abort("x" * 10**6)
-    assert str(refused.value).endswith("xxx' is not waiting or running (live requests: none)")
+    assert str(refused.value).endswith("xxx' is not waiting or running (no live requests)")
     assert len(str(refused.value)) < 150
 
 
