@@ -9,7 +9,7 @@ Source: a sentence per step in plain words is what users of step-through visuali
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -43,8 +43,10 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "context.whole": "Request {request} computes its whole prompt of {end} tokens and samples its first token.",
         "context.part": "Request {request} computes prompt tokens {start} to {last} and samples nothing yet.",
         "context.last": "Request {request} computes its last prompt tokens, {start} to {last}, and samples.",
-        "generations": "In generation, one row each: {requests}.",
-        "verify": "Verified in 1 + {drafts} rows each, the newest token and the drafts behind it: {requests}.",
+        "generations.one": "Request {requests} is in generation: one row.",
+        "generations.many": "Requests {requests} are in generation: one row each.",
+        "verify.one": "Request {requests} runs 1 + {drafts} rows: its newest token and the drafts behind it.",
+        "verify.many": "Requests {requests} run 1 + {drafts} rows each: the newest token and the drafts behind it.",
         "refitted": "Request {request} was to run {rows} rows from position {start}, before the cache was asked.",
         "unread": "It is laid out before the samples of step {before} were read.",
         "accepted": "Request {request} keeps {accepted} of {drafts} drafts; the KV of the others is rewound.",
@@ -70,7 +72,8 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "refused": "The check before the replay refused it: {what} was {got}, captured with {expected}.",
         "sampled": "Request {request} gets token {token}{piece}.",
         "finished": "Request {request} finishes ({reason}).",
-        "freed": "Blocks and slots come back from: {requests}.",
+        "freed.one": "Request {requests} gives its blocks and its slot back.",
+        "freed.many": "Requests {requests} give their blocks and slots back.",
     },
     "zh": {
         "runs.one": "第 {step} 步运行 1 个请求。",
@@ -79,8 +82,10 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "context.whole": "请求 {request} 计算完整的提示（{end} 个词元），并采样第一个词元。",
         "context.part": "请求 {request} 计算提示词元 {start} 到 {last}，暂不采样。",
         "context.last": "请求 {request} 计算最后的提示词元 {start} 到 {last}，并采样。",
-        "generations": "处于生成阶段、各占一行：{requests}。",
-        "verify": "验证，各占 1 + {drafts} 行（最新词元和其后的草稿）：{requests}。",
+        "generations.one": "请求 {requests} 处于生成阶段，占一行。",
+        "generations.many": "请求 {requests} 处于生成阶段，各占一行。",
+        "verify.one": "请求 {requests} 占 1 + {drafts} 行：最新词元和其后的草稿。",
+        "verify.many": "请求 {requests} 各占 1 + {drafts} 行：最新词元和其后的草稿。",
         "refitted": "请求 {request} 原本要从位置 {start} 起运行 {rows} 行；缓存中已有更多，因此重新安排。",
         "unread": "它在读取第 {before} 步的采样之前就已准备好。",
         "accepted": "请求 {request} 保留 {drafts} 个草稿中的 {accepted} 个；其余的 KV 被回退。",
@@ -106,7 +111,8 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "refused": "重放前的检查拒绝了它：{what} 为 {got}，捕获时为 {expected}。",
         "sampled": "请求 {request} 得到词元 {token}{piece}。",
         "finished": "请求 {request} 结束（{reason}）。",
-        "freed": "归还块和槽位的请求：{requests}。",
+        "freed.one": "请求 {requests} 归还块和槽位。",
+        "freed.many": "请求 {requests} 归还块和槽位。",
     },
 }
 
@@ -128,6 +134,12 @@ def _make(name: str, stage: int, **arguments: Argument) -> Sentence:
     return Sentence(name, stage, tuple(arguments.items()))
 
 
+def _of(name: str, stage: int, requests: Sequence[int], **arguments: Argument) -> Sentence:
+    """Return the sentence about one request, or about several: a bare number would read as a count."""
+    many = "one" if len(requests) == 1 else "many"
+    return _make(f"{name}.{many}", stage, requests=_joined(requests), **arguments)
+
+
 def _joined(values: object) -> str:
     return ", ".join(str(value) for value in values)  # type: ignore[attr-defined]
 
@@ -145,10 +157,10 @@ def _scheduled(step: StepSnapshot) -> list[Sentence]:
         found.append(_make(f"context.{kind}", 0, request=span.request_id, start=span.start, last=end - 1, end=end))
     generations = [span.request_id for span in schedule.spans if span.kind == "G"]
     if generations:
-        found.append(_make("generations", 0, requests=_joined(generations)))
+        found.append(_of("generations", 0, generations))
     verified = [span.request_id for span in schedule.spans if span.drafts]
     if verified:
-        found.append(_make("verify", 0, drafts=schedule.draft_len, requests=_joined(verified)))
+        found.append(_of("verify", 0, verified, drafts=schedule.draft_len))
     found += [_make("refitted", 0, request=s.request_id, rows=s.num_rows, start=s.start) for s in schedule.asked]
     if step.graph.flight.unread:
         found.append(_make("unread", 0, before=step.graph.flight.unread[-1]))
@@ -234,7 +246,7 @@ def _outcome(step: StepSnapshot, pieces: Mapping[int, str]) -> list[Sentence]:
         found.append(_make(name, 8, request=request_id, accepted=count, drafts=drafts))
     found += [_make("finished", 9, request=request_id, reason=reason) for request_id, reason in outcome.finished]
     if outcome.freed:
-        found.append(_make("freed", 9, requests=_joined(outcome.freed)))
+        found.append(_of("freed", 9, outcome.freed))
     return found
 
 

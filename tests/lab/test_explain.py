@@ -30,10 +30,12 @@ def test_both_languages_word_the_same_sentences_with_the_same_arguments():
 def test_a_replayed_step_is_told_from_schedule_to_samples():
     step = decode_step(1, batch=2)
     assert ids(step) == [
-        "runs.many", "generations", "exact", "chosen.replay", "simulated", "sampled", "sampled",
+        "runs.many", "generations.many", "exact", "chosen.replay", "simulated", "sampled", "sampled",
     ]  # fmt: skip
     text = explain_step(step, {step.outcome.tokens[0][1]: "the"})
-    assert text.startswith("Step 1 runs 2 requests. In generation, one row each: 0, 1. The batch of 2 fits a bucket")
+    assert text.startswith(
+        "Step 1 runs 2 requests. Requests 0, 1 are in generation: one row each. The batch of 2 fits a bucket"
+    )
     assert "“the”" in text
 
 
@@ -41,7 +43,20 @@ def test_an_eager_step_gives_its_reason_and_the_numbers():
     text = explain_step(eager_step(0))
     assert "Request 0 computes its whole prompt of 12 tokens and samples its first token." in text
     assert "(needed: 0 contexts; got: 1)" in text
-    assert "Request 0 finishes (length). Blocks and slots come back from: 0." in text
+    assert "Request 0 finishes (length). Request 0 gives its blocks and its slot back." in text
+
+
+def test_one_request_is_named_as_a_request_and_not_as_a_bare_number():
+    step = decode_step(1, batch=1)
+    step = dataclasses.replace(step, outcome=dataclasses.replace(step.outcome, freed=(0,)))
+    text = explain_step(step)
+    assert "Request 0 is in generation: one row." in text
+    assert "Request 0 gives its blocks and its slot back." in text
+    assert not re.search(r": [\d, ]+\.", text), "a colon and a number read as a count"
+    assert "请求 0 处于生成阶段，占一行。" in explain_step(step, language="zh")
+    several = dataclasses.replace(decode_step(1, batch=3).outcome, freed=(0, 2))
+    text = explain_step(dataclasses.replace(decode_step(1, batch=3), outcome=several))
+    assert "Requests 0, 2 give their blocks and slots back." in text
 
 
 def test_a_reason_is_put_into_words():
@@ -136,7 +151,7 @@ def test_verify_rows_copies_a_refit_and_an_unread_step_are_told():
         outcome=dataclasses.replace(step.outcome, accepted=((0, 2), (1, 0))),
     )
     text = explain_step(changed)
-    assert "Verified in 1 + 3 rows each, the newest token and the drafts behind it: 0, 1." in text
+    assert "Requests 0, 1 run 1 + 3 rows each: the newest token and the drafts behind it." in text
     assert "Request 5 was to run 16 rows from position 0, before the cache was asked." in text
     assert "It is laid out before the samples of step 3 were read." in text
     assert "Block 2 is copied to block 6 (16 tokens, from the host)." in text
