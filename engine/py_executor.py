@@ -142,10 +142,8 @@ class PyExecutor:
         self.require_idle()
         self._recover()
         if not self.is_live(request_id):
-            known = cut(
-                f"ids of live requests: {', '.join(map(str, self._live))}" if self._live else "no live requests"
-            )
-            message = f"request {shown(request_id)} is not waiting or running ({known})"
+            known = f"ids of live requests: {', '.join(map(str, self._live))}" if self._live else "no live requests"
+            message = f"request {shown(request_id)} is not waiting or running ({cut(known)})"
             raise UnknownRequestError(message)
         self._drain()
         with uninterrupted():
