@@ -69,8 +69,10 @@ def _fake(out: torch.Tensor, qkv: torch.Tensor, positions: torch.Tensor, **argum
 
 def _cuda(out: torch.Tensor, qkv: torch.Tensor, positions: torch.Tensor, **arguments: Any) -> None:
     from engine.ops.triton.rotary_attention import rotary_attention_cuda
+    from engine.ops.triton.streamed_attention import can_stream, stream_attention
 
-    rotary_attention_cuda(out, qkv, positions, **arguments)
+    launch = stream_attention if can_stream(out, arguments["key_blocks"]) else rotary_attention_cuda
+    launch(out, qkv, positions, **arguments)
 
 
 LIBRARY.impl("rotary_attention_", rotary_attention_reference, "CPU")

@@ -1,8 +1,9 @@
 """The CUDA kernels of the ops between two attentions: which launches a product takes, by its number of rows.
 
-One row goes to ``row_product.py``, norm included; up to MOST_ROWS of a two-byte type to ``tile_product.py``; more rows,
-several float32 ones, and devices with too little shared memory for tiles, to cuBLAS, with our norms and activation
-around it. One fixed table; nothing is timed at run.
+One row goes to ``row_product.py``, norm included; up to MOST_ROWS of a two-byte type to ``streamed_product.py`` where
+the weight is large and the chip a Hopper, else to ``tile_product.py``; more rows, several float32 ones, and devices
+with too little shared memory for tiles, to cuBLAS, with our norms and activation around it. One fixed table; nothing is
+timed at run.
 
 Does not: define the ops (``ops/norm_linear.py``, ``ops/norm_gate_up.py``, ``ops/linear_add_norm.py``).
 Source: own; measurements in LOG.md.
@@ -14,6 +15,7 @@ from torch.nn import functional
 from engine.ops.triton.launch import holds_large_tiles
 from engine.ops.triton.norms import add_norm, norm, silu_mul
 from engine.ops.triton.row_product import row_product
+from engine.ops.triton.streamed_product import can_stream, split_product, whole_product
 from engine.ops.triton.tile_product import MOST_ROWS, partial_product, tile_product
 
 
@@ -39,6 +41,8 @@ def norm_linear_cuda(
             return row_product(out, x, weight, norm=norm_weight, eps=eps, bias=bias, residual=residual)
         if norm_weight is not None:
             x = norm(x, norm_weight, eps)
+        if can_stream(x, weight):
+            return whole_product(out, x, weight, bias=bias, residual=residual)
         if _fits_tiles(x):
             return tile_product(out, x, weight, bias=bias, residual=residual)
         y = functional.linear(x, weight, bias).to(dtype)
@@ -56,6 +60,8 @@ def norm_gate_up_cuda(
             return row_product(out, x, gate_up, norm=norm_weight, eps=eps, is_gated=True)
         if norm_weight is not None:
             x = norm(x, norm_weight, eps)
+        if can_stream(x, gate_up):
+            return whole_product(out, x, gate_up, is_gated=True)
         if _fits_tiles(x):
             return tile_product(out, x, gate_up, is_gated=True)
         return silu_mul(functional.linear(x, gate_up))
@@ -76,6 +82,8 @@ def linear_add_norm_cuda(
         if x.shape[0] == 1:
             total = row_product(torch.empty_like(residual), x, weight, bias=bias, residual=residual)
             return total, norm(total, norm_weight, eps)
+        if can_stream(x, weight):
+            return add_norm(residual, split_product(x, weight), bias, norm_weight, eps)
         if _fits_tiles(x):
             return add_norm(residual, partial_product(x, weight), bias, norm_weight, eps)
         return add_norm(residual, functional.linear(x, weight).unsqueeze(0), bias, norm_weight, eps)

@@ -4,8 +4,8 @@ Program (n, g) serves row n of sequence n and key head g. What the cache holds o
 steps, so a program loads its first tile of keys and values before it waits for the kernel that computes this step's
 queries (``launch.py``). The row's own key and value never come back from memory: they open the online softmax.
 
-Does not: serve steps with several rows a sequence (``paged_attention.py``). Source: own; the online softmax is
-FlashAttention's.
+Does not: serve steps with several rows a sequence (``paged_attention.py``), or large batches of large heads, whose
+tiles do not fit into registers (``streamed_attention.py``). Source: own; the online softmax is FlashAttention's.
 """
 
 # ruff: noqa: PLR0917 - a kernel takes pointers, sizes and strides one by one
@@ -124,13 +124,12 @@ def attend_decode(
     DP: tl.constexpr,
     RP: tl.constexpr,
     BN: tl.constexpr,
-    STAGES: tl.constexpr,
     HAS_GAIN: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Attend row ``program_id(0)`` for key head ``program_id(1)``.
 
-    RP: heads of the group, padded; DP: D, padded. STAGES: tiles in flight through shared memory, 0 for registers.
+    RP: heads of the group, padded; DP: D, padded. The next tile is on its way while one is taken in.
     """
     n, g = tl.program_id(0), tl.program_id(1)
     dtype = key_blocks_ptr.dtype.element_ty
@@ -142,10 +141,9 @@ def attend_decode(
     key_blocks_ptr += g * kv_stride_g
     value_blocks_ptr += g * kv_stride_g
     token = tl.arange(0, BN)
-    if STAGES == 0:
-        keys, values = _load_tile(
-            key_blocks_ptr, value_blocks_ptr, table_ptr, token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
-        )
+    keys, values = _load_tile(
+        key_blocks_ptr, value_blocks_ptr, table_ptr, token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
+    )
     cos = tl.load(cos_ptr + position * D + d, mask=in_head, other=0.0).to(tl.float32)
     sin = tl.load(sin_ptr + position * D + d, mask=in_head, other=0.0).to(tl.float32)
     own_block = tl.load(table_ptr + position // SIZE, mask=live, other=0).to(tl.int64)
@@ -161,20 +159,12 @@ def attend_decode(
     best = tl.sum(query.to(tl.float32) * key.to(tl.float32)[None, :], axis=1) * scale  # the row sees itself
     total = tl.full([RP], 1.0, dtype=tl.float32)
     acc = tl.zeros([RP, DP], dtype=tl.float32) + value.to(tl.float32)[None, :]
-    if STAGES > 0:
-        for start in tl.range(0, past, BN, num_stages=STAGES):
-            keys, values = _load_tile(
-                key_blocks_ptr, value_blocks_ptr, table_ptr, start + token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
-            )
-            best, total, acc = _absorb(query, keys, values, start + token < past, scale, best, total, acc)
-    else:
-        for start in range(0, past, BN):
-            next_keys, next_values = _load_tile(
-                key_blocks_ptr, value_blocks_ptr, table_ptr, start + BN + token, past, kv_stride_j, kv_stride_i,
-                SIZE, D, DP,
-            )  # fmt: skip
-            best, total, acc = _absorb(query, keys, values, start + token < past, scale, best, total, acc)
-            keys, values = next_keys, next_values
+    for start in range(0, past, BN):
+        next_keys, next_values = _load_tile(
+            key_blocks_ptr, value_blocks_ptr, table_ptr, start + BN + token, past, kv_stride_j, kv_stride_i, SIZE, D, DP
+        )
+        best, total, acc = _absorb(query, keys, values, start + token < past, scale, best, total, acc)
+        keys, values = next_keys, next_values
     r = tl.arange(0, RP)
     out_at = out_ptr + n * (H * D) + ((g * (H // G) + r) * D)[:, None] + d[None, :]
     result = tl.where(live, acc / total[:, None], 0.0).to(dtype)
@@ -200,7 +190,7 @@ def rotary_attention_cuda(
     G, _, size, _ = key_blocks.shape
     if N == 0:
         return
-    tokens, warps, stages = _tile(N * G, D, key_blocks.element_size())
+    tokens, warps = _tile(N * G, D, key_blocks.element_size())
     with torch.cuda.device(out.device):
         attend_decode[(N, G)](  # pyright: ignore[reportIndexIssue]
             out,
@@ -226,21 +216,16 @@ def rotary_attention_cuda(
             DP=max(16, triton.next_power_of_2(D)),
             RP=max(16, triton.next_power_of_2(H // G)),
             BN=tokens,
-            STAGES=stages,
             HAS_GAIN=gain is not None,
             num_warps=warps,
             **overlap(out.device),
         )
 
 
-def _tile(programs: int, head_size: int, itemsize: int) -> tuple[int, int, int]:
-    """Choose (tokens a tile, warps, tiles in flight through shared memory): a fixed table, measured once.
-
-    Few programs hold a large tile in registers (0 in flight) before they wait; many programs let more of themselves run
-    at once.
-    """
+def _tile(programs: int, head_size: int, itemsize: int) -> tuple[int, int]:
+    """Choose (tokens a tile, warps): a fixed table, measured once. Few programs hold a large tile before they wait."""
     if itemsize > 2 or head_size > 128:
-        return 32, 8, 0
+        return 32, 8
     if programs < 128:
-        return (256, 8, 0) if head_size <= 64 else (128, 8, 0)
-    return (128, 4, 0) if head_size <= 64 else (64, 4, 3)
+        return (256, 8) if head_size <= 64 else (128, 8)
+    return (128, 4) if head_size <= 64 else (64, 4)

@@ -2,8 +2,7 @@
 
 The rows of a decode step fit in one tile, so a weight is read from memory once; what is left is to keep many bytes in
 flight (deep asynchronous copies) and to ask for the first of them before the kernel waits for the one that wrote x:
-they are prefetched into the L2 cache (``launch.py``). Large weights are fetched by descriptor (TMA): one thread asks
-for a whole tile, which saves the addresses that all threads compute otherwise, and with them power.
+they are prefetched into the L2 cache (``launch.py``).
 
 Narrow outputs over long rows leave most of the chip idle; such a product is split over K, and every split stores
 float32 partial sums, which the next kernel adds up (``norms.py``): no atomics, one order.
@@ -19,7 +18,6 @@ import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from engine.ops.triton.launch import num_multiprocessors, overlap
 
@@ -35,14 +33,12 @@ def _prefetch(at):
 
 
 @triton.jit
-def multiply_tile(  # noqa: C901 - which way tiles are loaded is known when it compiles
+def multiply_tile(
     out_ptr,
     x_ptr,
     weight_ptr,
     bias_ptr,
     residual_ptr,
-    x_tiles,
-    weight_tiles,
     rows,
     OUT: tl.constexpr,
     K: tl.constexpr,
@@ -55,14 +51,10 @@ def multiply_tile(  # noqa: C901 - which way tiles are loaded is known when it c
     HAS_RESIDUAL: tl.constexpr,
     IS_GATED: tl.constexpr,
     IS_PARTIAL: tl.constexpr,
-    BY_DESCRIPTOR: tl.constexpr,
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Multiply. IS_PARTIAL: out is [SPLITS, rows, OUT] partial sums. PREFETCH: columns that are asked for early.
-
-    x_tiles, weight_tiles: descriptors of the two, looked at only BY_DESCRIPTOR; what lies outside reads as zero.
-    """
+    """Multiply. IS_PARTIAL: out is [SPLITS, rows, OUT] partial sums. PREFETCH: columns that are asked for early."""
     tile = tl.program_id(0)
     split = tl.program_id(1)
     PER_SPLIT: tl.constexpr = ((K + BK - 1) // BK + SPLITS - 1) // SPLITS * BK
@@ -89,10 +81,7 @@ def multiply_tile(  # noqa: C901 - which way tiles are loaded is known when it c
     for start in tl.range(first, last, BK, num_stages=STAGES):
         at = j[:, None] * K + (start + k)[None, :]
         x_at = x_ptr + n[:, None] * K + (start + k)[None, :]
-        if BY_DESCRIPTOR:
-            x = x_tiles.load([0, start])
-            w = weight_tiles.load([tile * BN, start])
-        elif EVEN:
+        if EVEN:
             x = tl.load(x_at, mask=is_row[:, None], other=0.0)
             w = tl.load(gate_ptr + at)
         else:
@@ -100,9 +89,7 @@ def multiply_tile(  # noqa: C901 - which way tiles are loaded is known when it c
             w = tl.load(gate_ptr + at, mask=is_output[:, None] & (start + k < K)[None, :], other=0.0)
         acc = tl.dot(x, tl.trans(w), acc)
         if IS_GATED:
-            if BY_DESCRIPTOR:
-                u = weight_tiles.load([OUT + tile * BN, start])
-            elif EVEN:
+            if EVEN:
                 u = tl.load(up_ptr + at)
             else:
                 u = tl.load(up_ptr + at, mask=is_output[:, None] & (start + k < K)[None, :], other=0.0)
@@ -124,8 +111,7 @@ def multiply_tile(  # noqa: C901 - which way tiles are loaded is known when it c
 class Tiling:
     """How a product is cut. BN outputs and BK columns a step of a program, stages steps in flight.
 
-    prefetch: columns that are asked for before the wait; too many delay the kernel that is waited for. by_descriptor:
-    fetch by TMA; a launch pays for it, so only where a weight is large.
+    prefetch: columns that are asked for before the wait; too many delay the kernel that is waited for.
     """
 
     BN: int
@@ -134,27 +120,23 @@ class Tiling:
     warps: int = 4
     splits: int = 1
     prefetch: int = 256
-    by_descriptor: bool = False
 
 
 def whole_tiling(outputs: int, K: int, *, is_gated: bool) -> Tiling:
     """Choose for a product that is not split: a fixed table, measured once."""
     if is_gated and outputs > 8192:
-        return Tiling(64, 128, 4, prefetch=64, by_descriptor=K > 1024)
+        return Tiling(128, 64, 4, 8, prefetch=64)
     if is_gated:
         return Tiling(16, 128, 5, prefetch=1024) if K <= 1024 else Tiling(32, 64, 6, prefetch=1024)
     if outputs <= 2048:
         return Tiling(16, 64, 6, prefetch=1024)
-    if K <= 1024:
-        return Tiling(64, 128, 5) if outputs <= 8192 else Tiling(64, 64, 4)
-    return Tiling(64, 128, 5, by_descriptor=True) if outputs <= 8192 else Tiling(128, 128, 4, 8, by_descriptor=True)
+    return Tiling(64, 128, 5) if outputs <= 8192 else Tiling(64, 64, 4) if K <= 1024 else Tiling(128, 128, 4, 8)
 
 
 def split_tiling(outputs: int, K: int, num_programs: int) -> Tiling:
     """Choose for a product that may be split: as many splits as give every multiprocessor a program."""
     if outputs * K >= 2**23:
-        tiling = Tiling(64, 128, 4) if K <= 8192 else Tiling(64, 128, 5, prefetch=128)
-        tiling, fewest_chunks = dataclasses.replace(tiling, by_descriptor=True), 6
+        tiling, fewest_chunks = Tiling(64, 128, 4) if K <= 8192 else Tiling(64, 128, 5, prefetch=128), 6
     elif K <= 1024:
         tiling, fewest_chunks = Tiling(32, 64, 6, prefetch=1024), 3
     else:
@@ -162,11 +144,6 @@ def split_tiling(outputs: int, K: int, num_programs: int) -> Tiling:
     chunks = triton.cdiv(K, tiling.BK)
     splits = max(1, min(num_programs // triton.cdiv(outputs, tiling.BN), chunks // fewest_chunks, 8))
     return dataclasses.replace(tiling, splits=triton.cdiv(chunks, triton.cdiv(chunks, splits)))  # none is empty
-
-
-def _can_describe(matrix: torch.Tensor) -> bool:
-    """Whether the rows of a contiguous matrix begin where TMA can fetch them: at multiples of 16 bytes."""
-    return not matrix.data_ptr() % 16 and not matrix.shape[1] * matrix.element_size() % 16
 
 
 def _launch(
@@ -180,15 +157,12 @@ def _launch(
     is_gated: bool = False,
 ) -> torch.Tensor:
     outputs, K = out.shape[-1], weight.shape[1]
-    by_descriptor = tiling.by_descriptor and _can_describe(x) and _can_describe(weight)
     multiply_tile[(triton.cdiv(outputs, tiling.BN), tiling.splits)](  # pyright: ignore[reportIndexIssue]
         out,
         x,
         weight,
         x if bias is None else bias,
         x if residual is None else residual,
-        TensorDescriptor.from_tensor(x, [MOST_ROWS, tiling.BK]) if by_descriptor else x,
-        TensorDescriptor.from_tensor(weight, [tiling.BN, tiling.BK]) if by_descriptor else weight,
         x.shape[0],
         OUT=outputs,
         K=K,
@@ -201,7 +175,6 @@ def _launch(
         HAS_RESIDUAL=residual is not None,
         IS_GATED=is_gated,
         IS_PARTIAL=out.dim() == 3,
-        BY_DESCRIPTOR=by_descriptor,
         STAGES=tiling.stages,
         num_warps=tiling.warps,
         num_stages=tiling.stages,
