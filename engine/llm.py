@@ -151,8 +151,10 @@ class LLM:
         try:
             return self._enqueue(validated)
         except KeyboardInterrupt:
-            with uninterrupted():
-                self._executor.withdraw(request_id)
+            try:
+                self._withdraw(request_id)
+            except KeyboardInterrupt:  # a second one, before anything held it back
+                self._withdraw(request_id)
             raise
 
     def step(self) -> list[RequestOutput]:
@@ -193,7 +195,11 @@ class LLM:
                 while len(box) < len(request_ids):
                     self._advance()
         finally:
-            self._abandon(box)
+            try:
+                self._abandon(box)
+            except BaseException:  # a second Ctrl-C, or a probe that raised
+                self._abandon(box)
+                raise
         return [box[request_id] for request_id in request_ids]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[str]:
@@ -256,7 +262,11 @@ class LLM:
                     shown = len(text)
             output = box[request_id]
         finally:
-            self._abandon(box)
+            try:
+                self._abandon(box)
+            except BaseException:  # as above
+                self._abandon(box)
+                raise
         if len(output.text) > shown:  # it ended in somebody else's step
             yield output.text[shown:]
         if output.error is not None:
@@ -278,16 +288,21 @@ class LLM:
                 else:
                     box[output.request_id] = output
 
+    def _withdraw(self, request_id: int) -> None:
+        with uninterrupted():
+            self._executor.withdraw(request_id)
+
     def _abandon(self, box: _Box) -> None:
-        """Abort what still runs for a caller that is gone, and drop its outputs."""
-        request_ids = [i for i, other in self._boxes.items() if other is box]
-        for request_id in request_ids:
-            if not self._is_closed and self._executor.is_live(request_id):
-                self._executor.abort(request_id)
-        if request_ids:
-            self._collect()  # also of one that ended by itself while somebody else was aborted
-        for request_id in request_ids:
-            self._boxes.pop(request_id, None)
+        """Abort what still runs for a caller that is gone, and drop its outputs; a Ctrl-C comes out behind it."""
+        with uninterrupted():
+            request_ids = [i for i, other in self._boxes.items() if other is box]
+            for request_id in request_ids:
+                if not self._is_closed and self._executor.is_live(request_id):
+                    self._executor.abort(request_id)
+            if request_ids:
+                self._collect()  # also of one that ended by itself while somebody else was aborted
+            for request_id in request_ids:
+                self._boxes.pop(request_id, None)
 
     def _enqueue(self, validated: ValidRequest, box: _Box | None = None) -> int:
         self._require_open()
