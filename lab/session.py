@@ -17,6 +17,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.cuda_graphs.prefill import prefill_key
 from engine.errors import ClosedError, ConfigError, RequestError, UnknownRequestError
 from engine.fields import integer, shown
+from engine.interrupts import uninterrupted
 from engine.llm import LLM, Prompt, RequestOutput
 from lab.device_clock import CudaClock
 from lab.freeze import FixedBuffers, versions
@@ -173,8 +174,9 @@ class Session:
         if self._is_closed:
             message = "this session was closed, so no request can join it; a new Session can be opened"
             raise ClosedError(message)
-        request_id = self.llm.submit(prompt, params or SamplingParams())
-        self._request_ids.append(request_id)
+        with uninterrupted():
+            request_id = self.llm.submit(prompt, params or SamplingParams())
+            self._request_ids.append(request_id)
         return request_id
 
     def abort(self, request_id: int) -> None:
@@ -193,15 +195,19 @@ class Session:
         return show(self, **options)
 
     def close(self) -> None:
-        """Take the recorder off, end what still runs; close the engine unless it is the caller's. The trace stays."""
-        self._is_closed = True
-        self._block.close()
-        if self._owns_llm:
-            self.llm.close()
-            return
-        for request_id in self._request_ids:
-            with contextlib.suppress(UnknownRequestError, ClosedError):  # finished, or the engine is closed already
-                self.llm.abort(request_id)
+        """Take the recorder off, end what still runs; close the engine unless it is the caller's. The trace stays.
+
+        A Ctrl-C meanwhile comes out when it is done.
+        """
+        with uninterrupted():
+            self._is_closed = True
+            self._block.close()
+            if self._owns_llm:
+                self.llm.close()
+                return
+            for request_id in self._request_ids:
+                with contextlib.suppress(UnknownRequestError, ClosedError):  # finished, or the engine is closed already
+                    self.llm.abort(request_id)
 
     def __enter__(self) -> Self:
         """Return the session."""
@@ -220,8 +226,9 @@ class Session:
             now = max(now, self._plan[0].arrival_step)
         while self._plan and self._plan[0].arrival_step <= now:
             due = self._plan[0]
-            self._request_ids.append(self.llm.submit(due.prompt, due.params, draft_tokens=due.draft_tokens))
-            del self._plan[0]
+            with uninterrupted():  # or a request would run that the session does not know
+                self._request_ids.append(self.llm.submit(due.prompt, due.params, draft_tokens=due.draft_tokens))
+                del self._plan[0]
 
 
 def playground(model: str = "tiny", *, lang: str = "en", **settings: Any) -> object:

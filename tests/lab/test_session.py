@@ -1,4 +1,5 @@
 import dataclasses
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -264,6 +265,54 @@ def test_with_overlap_every_step_of_a_session_gives_a_snapshot_from_the_first_on
         s.run()
         assert [len(output.token_ids) for output in s.outputs] == [3, 3]
         assert [step.step for step in s.trace.steps] == list(range(len(s.trace)))
+
+
+def test_a_second_interrupt_comes_out_when_a_session_has_ended_its_requests(tiny_llm, monkeypatch):
+    real, aborted = tiny_llm.abort, []
+
+    def abort(request_id):
+        signal.raise_signal(signal.SIGINT)
+        real(request_id)
+        aborted.append(request_id)
+
+    def open_and_interrupt():
+        with Session(tiny_llm, prompts=["abc", "de"], params=SamplingParams(max_tokens=9, ignore_eos=True)) as session:
+            session.step()
+            monkeypatch.setattr(tiny_llm, "abort", abort)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        open_and_interrupt()
+    assert isinstance(raised.value.__context__, KeyboardInterrupt), "the first one"
+    assert len(aborted) == 2
+    assert tiny_llm.probe is None
+    assert {output.finish_reason for output in tiny_llm.step()} == {"abort"}
+    assert not tiny_llm.has_unfinished
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_interrupt_right_behind_a_submission_leaves_no_request_that_the_session_does_not_know(
+    tiny_llm, monkeypatch, later
+):
+    real = tiny_llm.submit
+
+    def submit(*args, **options):
+        request_id = real(*args, **options)
+        signal.raise_signal(signal.SIGINT)
+        return request_id
+
+    prompts = [(0, "abc"), *[(1, "de")] * (not later)]
+    with Session(tiny_llm, prompts=prompts, params=SamplingParams(max_tokens=9, ignore_eos=True)) as session:
+        session.step()
+        with monkeypatch.context() as patch:
+            patch.setattr(tiny_llm, "submit", submit)
+            with pytest.raises(KeyboardInterrupt):
+                session.add("de") if later else session.step()
+        assert len(session.running) == 2
+        session.step()
+        assert len(session.trace.header.requests) == 2
+    assert len(tiny_llm.step()) == 2
+    assert not tiny_llm.has_unfinished
 
 
 def test_a_request_joins_later_and_another_is_aborted(tiny_llm):
