@@ -87,10 +87,6 @@ class KVCacheManager:
         """Count the tokens that fit into a request's blocks; a longer length has to be reserved."""
         return self.num_reserved_blocks(request_id) * self.tokens_per_block
 
-    def num_lacking_blocks(self, request_id: int, num_tokens: int) -> int:
-        """Count the blocks that ``reserve`` would add."""
-        return max(0, self.blocks_for(num_tokens) - self.num_reserved_blocks(request_id))
-
     def lacking(self, lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Pick from (request id, tokens) those that do not fit into the blocks held, each with the blocks it lacks."""
         blocks, size = self._blocks, self.tokens_per_block

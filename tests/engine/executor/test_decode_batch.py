@@ -37,8 +37,8 @@ def launch(batch, requests, kv):
     for span in batch.spans_to_grow():
         assert 1 <= len(kv.reserve(span.request_id, span.end)) <= 2, "a row that is said to grow needs a block"
     record = batch.launch(kv.num_free_blocks)
-    for span in record.generation_requests:
-        assert kv.num_lacking_blocks(span.request_id, span.end) == 0, "a row without a block for its token"
+    ends = [(span.request_id, span.end) for span in record.generation_requests]
+    assert not kv.lacking(ends), "a row without a block for its token"
     for request in requests:
         request.num_in_flight += 1
     return record
