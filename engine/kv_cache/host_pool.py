@@ -25,11 +25,6 @@ class HostPool:
         self._nodes: dict[int, Node] = {}
         self._leaves = EvictionQueue(_may_go)
 
-    @property
-    def num_used(self) -> int:
-        """Blocks that keep something."""
-        return len(self._nodes)
-
     def node_at(self, block: int) -> Node | None:
         """Return the node that a host block keeps."""
         return self._nodes.get(block)

@@ -146,7 +146,7 @@ def test_without_a_list_of_copies_nothing_is_offloaded():
     ledger.release(table)
     ledger.allocate(1)
     assert not node.is_alive
-    assert ledger.host.num_used == 0
+    assert ledger.host.node_at(0) is None
 
 
 def test_when_the_host_has_no_room_what_lies_below_goes_too():
