@@ -120,11 +120,6 @@ class StopChecker:
         """Whether the text can end the request, so that every token has to be looked at when it comes."""
         return bool(self._stops)
 
-    @property
-    def held_text(self) -> str:
-        """Text that may turn out to begin a stop string, so it is not shown yet."""
-        return self._held
-
     def push(self, token_id: int) -> StopVerdict:
         """Take the next generated token and say whether the request ends with it, and what may be shown."""
         assert not self._has_ended, "a token after the end"
