@@ -190,11 +190,6 @@ class Tokenizer(abc.ABC):
         """Ids of tokens that are structure and no text."""
         return self._special.control_ids
 
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether ``apply_chat_template`` can work."""
-        return self._special.chat_template is not None
-
     def _bytes_of(self, token_id: int) -> bytes:
         try:
             at = -1 if isinstance(token_id, bool) else operator.index(token_id)  # numpy's and torch's integers, too
