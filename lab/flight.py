@@ -7,11 +7,6 @@ Does not: measure (``recorder.py``), or draw. Torch-free. Source: the two lanes 
 """
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Final
-
-LAUNCH: Final = 7  # the stage RAN: the forward was handed over
-READ: Final = 8  # the stage SAMPLED: the host has its samples
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,21 +23,3 @@ class FlightView:
     unread: tuple[int, ...] = ()
     late: tuple[tuple[int, int, int], ...] = ()
     device_us: tuple[int, int] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Event:
-    """Something that the host did. at: its place among all. what: "launch" or "read"."""
-
-    at: int
-    what: str
-    step: int
-
-
-def hand_overs(flights: Iterable[tuple[int, FlightView]]) -> list[Event]:
-    """Return the launches and reads of some steps, in the order in which they happened. flights: by step number."""
-    events: list[Event] = []
-    for step, flight in flights:
-        if flight.order:
-            events += [Event(flight.order[LAUNCH], "launch", step), Event(flight.order[READ], "read", step)]
-    return sorted(events)

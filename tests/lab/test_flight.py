@@ -1,17 +1,21 @@
-from lab.flight import LAUNCH, READ, Event, FlightView, hand_overs
-from lab.snapshot import STAGES
+"""A step's order among its neighbours: known of every stage, or of none."""
+
+import dataclasses
+import itertools
+
+from lab.flight import FlightView
+from lab.snapshot import STAGES, GraphView
+from tests.lab.sample_steps import decode_step
 
 
-def test_launch_and_read_are_the_stages_they_stand_for():
-    assert (STAGES[LAUNCH], STAGES[READ]) == ("RAN", "SAMPLED")
+def test_every_stage_of_a_recorded_run_has_its_turn(full_trace):
+    orders = [step.graph.flight.order for step in full_trace.steps]
+    assert {len(order) for order in orders} == {len(STAGES)}
+    turns = list(itertools.chain.from_iterable(orders))
+    assert turns == sorted(set(turns)), "without overlap one step follows the other"
 
 
-def test_hand_overs_of_two_overlapping_steps_are_in_the_order_in_which_they_happened():
-    first = FlightView((*range(1, 9), 17, 18))
-    second = FlightView((*range(9, 17), 19, 20), unread=(4,))
-    events = hand_overs([(4, first), (5, second)])
-    assert events == [Event(8, "launch", 4), Event(16, "launch", 5), Event(17, "read", 4), Event(19, "read", 5)]
-
-
-def test_a_step_of_an_old_trace_has_no_order():
-    assert hand_overs([(0, FlightView())]) == []
+def test_a_step_of_an_old_trace_has_no_order_and_no_times():
+    known = {field.name: getattr(decode_step(0).graph, field.name) for field in dataclasses.fields(GraphView)}
+    del known["flight"]
+    assert GraphView(**known).flight == FlightView((), (), (), None)

@@ -1,14 +1,15 @@
 """Two open steps, verify rows and the ledger, as a recorder sees them in real runs."""
 
+import itertools
+
 import pytest
 
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.llm import LLM
-from lab.flight import hand_overs
 from lab.ledger import LedgerState
 from lab.recorder import Recorder, Sights
 from lab.session import attach, make_recorder
-from lab.snapshot import ROW_SOURCES
+from lab.snapshot import ROW_SOURCES, STAGES
 from tests.lab.sample_steps import sample_header
 
 PARAMS = SamplingParams(max_tokens=9, ignore_eos=True)
@@ -61,10 +62,10 @@ def test_a_token_that_was_on_the_device_is_filled_in_with_the_step_that_sampled_
 
 
 def test_the_next_step_is_launched_before_the_last_one_is_read(overlapped):
-    events = hand_overs((step.step, step.graph.flight) for step in overlapped.steps)
-    names = [f"{event.what} {event.step}" for event in events]
-    for step in range(1, len(overlapped)):
-        assert names.index(f"launch {step}") == names.index(f"read {step - 1}") - 1
+    launch, read = STAGES.index("RAN"), STAGES.index("SAMPLED")
+    orders = [step.graph.flight.order for step in overlapped.steps]
+    for before, order in itertools.pairwise(orders):
+        assert order[launch] == before[read] - 1
 
 
 def test_without_overlap_each_step_is_read_before_the_next_is_laid_out(full_trace):
