@@ -37,27 +37,11 @@ LEAST_NUMBERS = 2**23  # of a weight; below, setting a ring up costs more than i
 
 
 @gluon.jit
-def _ask_for_weights(tiles, slots, up_slots, bars, stage, first, k, OUT, BYTES: gl.constexpr, IS_GATED: gl.constexpr):
+def _ask_for_weights(tiles, slots, bars, stage, first, k, BYTES: gl.constexpr):
     """Open a stage, which is full once BYTES have arrived, and ask for its weights: the larger part of them."""
     bar = bars.index(stage)
     mbarrier.expect(bar, BYTES)
-    tma.async_copy_global_to_shared(tiles, [first, k], bar, slots.index(stage))
-    if IS_GATED:
-        tma.async_copy_global_to_shared(tiles, [OUT + first, k], bar, up_slots.index(stage))
-
-
-@gluon.jit
-def _multiply(x, slots, up_slots, stage, acc, up, is_first, IS_GATED: gl.constexpr):
-    """Set the matrix units to work on a stage, and wait until they have finished with the one before."""
-    weights = slots.index(stage).permute((1, 0))
-    acc = warpgroup_mma(x, weights, acc, use_acc=is_first == 0, is_async=True)
-    if IS_GATED:
-        up_weights = up_slots.index(stage).permute((1, 0))
-        up = warpgroup_mma(x, up_weights, up, use_acc=is_first == 0, is_async=True)
-        acc, up = warpgroup_mma_wait(num_outstanding=2, deps=(acc, up))
-    else:
-        acc = warpgroup_mma_wait(num_outstanding=1, deps=(acc,))
-    return acc, up
+    tma.async_copy_global_to_shared(tiles, [0, first, k], bar, slots.index(stage))
 
 
 @gluon.jit
@@ -101,7 +85,6 @@ def stream_tile(
     EARLY: gl.constexpr,
     HAS_BIAS: gl.constexpr,
     HAS_RESIDUAL: gl.constexpr,
-    IS_GATED: gl.constexpr,
     IS_PARTIAL: gl.constexpr,
     PDL: gl.constexpr,
 ):
@@ -110,13 +93,11 @@ def stream_tile(
     What a descriptor reads outside its matrix is zero: past the last row, the last output, the last column.
     """
     BM: gl.constexpr = x_tiles.block_type.shape[0]
-    BYTES: gl.constexpr = (BM + (2 if IS_GATED else 1) * BN) * BK * 2
+    PARTS: gl.constexpr = weight_tiles.block_type.shape[0]  # gates and ups, or one
+    BYTES: gl.constexpr = (BM + PARTS * BN) * BK * 2
     AHEAD: gl.constexpr = min(STAGES - 1, CHUNKS)
     x_slots = gl.allocate_shared_memory(x_tiles.dtype, [STAGES, BM, BK], x_tiles.layout)
-    slots = gl.allocate_shared_memory(x_tiles.dtype, [STAGES, BN, BK], weight_tiles.layout)
-    up_slots = slots
-    if IS_GATED:
-        up_slots = gl.allocate_shared_memory(x_tiles.dtype, [STAGES, BN, BK], weight_tiles.layout)
+    slots = gl.allocate_shared_memory(x_tiles.dtype, [STAGES, PARTS, BN, BK], weight_tiles.layout)
     bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for a in gl.static_range(STAGES):
         mbarrier.init(bars.index(a), count=1)
@@ -124,33 +105,35 @@ def stream_tile(
     first = gl.program_id(0) * BN
     k = gl.program_id(1) * (CHUNKS * BK)
     for b in gl.static_range(min(AHEAD, EARLY)):
-        _ask_for_weights(weight_tiles, slots, up_slots, bars, b, first, k + b * BK, OUT, BYTES, IS_GATED)
+        _ask_for_weights(weight_tiles, slots, bars, b, first, k + b * BK, BYTES)
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
     for c in gl.static_range(AHEAD):
         if c >= EARLY:
-            _ask_for_weights(weight_tiles, slots, up_slots, bars, c, first, k + c * BK, OUT, BYTES, IS_GATED)
+            _ask_for_weights(weight_tiles, slots, bars, c, first, k + c * BK, BYTES)
         tma.async_copy_global_to_shared(x_tiles, [0, k + c * BK], bars.index(c), x_slots.index(c))
-    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, gl.num_warps() // 4], [16, BN, 16])
-    acc = gl.zeros([BM, BN], gl.float32, mma)
-    up = gl.zeros([BM, BN], gl.float32, mma)
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, gl.num_warps() // 4], [16, PARTS * BN, 16])
+    acc = gl.zeros([BM, PARTS * BN], gl.float32, mma)
     for i in range(CHUNKS):
         stage = i % STAGES
         mbarrier.wait(bars.index(stage), (i // STAGES) & 1)
-        acc, up = _multiply(x_slots.index(stage), slots, up_slots, stage, acc, up, i == 0, IS_GATED)
+        weights = slots.index(stage).reshape([PARTS * BN, BK]).permute((1, 0))
+        acc = warpgroup_mma(x_slots.index(stage), weights, acc, use_acc=i > 0, is_async=True)
+        acc = warpgroup_mma_wait(num_outstanding=1, deps=(acc,))
         ahead = i + STAGES - 1
         if ahead < CHUNKS:  # into the stage before this one, which has been read
             free = ahead % STAGES
-            at = k + ahead * BK
-            _ask_for_weights(weight_tiles, slots, up_slots, bars, free, first, at, OUT, BYTES, IS_GATED)
-            tma.async_copy_global_to_shared(x_tiles, [0, at], bars.index(free), x_slots.index(free))
-    acc, up = warpgroup_mma_wait(num_outstanding=0, deps=(acc, up))
-    if IS_GATED:
-        acc = acc / (1.0 + gl.exp(-acc)) * up
+            _ask_for_weights(weight_tiles, slots, bars, free, first, k + ahead * BK, BYTES)
+            tma.async_copy_global_to_shared(x_tiles, [0, k + ahead * BK], bars.index(free), x_slots.index(free))
+    acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
+    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, gl.num_warps() // 4], [16, BN, 16])
+    if PARTS == 2:
+        gate, up = acc.reshape([BM, 2, BN]).permute((0, 2, 1)).split()
+        acc = gl.convert_layout(gate / (1.0 + gl.exp(-gate)) * up, out_layout)
     if IS_PARTIAL:
         out_ptr += gl.program_id(1).to(gl.int64) * rows * OUT
-    _finish(out_ptr, bias_ptr, residual_ptr, acc, first, rows, OUT, HAS_BIAS, HAS_RESIDUAL, mma)
+    _finish(out_ptr, bias_ptr, residual_ptr, acc, first, rows, OUT, HAS_BIAS, HAS_RESIDUAL, out_layout)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,11 +178,9 @@ def can_stream(x: torch.Tensor, weight: torch.Tensor) -> bool:
     )
 
 
-def _tiles(matrix: torch.Tensor, rows: int) -> TensorDescriptor:
+def _tiles(matrix: torch.Tensor, block: list[int]) -> TensorDescriptor:
     dtype = gl.bfloat16 if matrix.dtype is torch.bfloat16 else gl.float16
-    return TensorDescriptor.from_tensor(
-        matrix, [rows, CHUNK], gl.NVMMASharedLayout.get_default_for([rows, CHUNK], dtype)
-    )
+    return TensorDescriptor.from_tensor(matrix, block, gl.NVMMASharedLayout.get_default_for(block, dtype))
 
 
 def stream_product(
@@ -218,10 +199,11 @@ def stream_product(
     [splits, N, out] float32 for the partial sums of ``split_stream``.
     """
     outputs, K = out.shape[-1], weight.shape[1]
+    parts = 2 if is_gated else 1
     stream_tile[(triton.cdiv(outputs, stream.BN), stream.splits)](  # pyright: ignore[reportIndexIssue]
         out,
-        _tiles(x, MOST_ROWS),
-        _tiles(weight, stream.BN),
+        _tiles(x, [MOST_ROWS, CHUNK]),
+        _tiles(weight.view(parts, outputs, K), [parts, stream.BN, CHUNK]),
         x if bias is None else bias,
         x if residual is None else residual,
         x.shape[0],
@@ -233,7 +215,6 @@ def stream_product(
         EARLY=stream.early,
         HAS_BIAS=bias is not None,
         HAS_RESIDUAL=residual is not None,
-        IS_GATED=is_gated,
         IS_PARTIAL=out.dim() == 3,
         num_warps=4,
         **overlap(x.device),
