@@ -14,7 +14,8 @@ DEFERRALS: Final = (
         reason=DeferralReason.NO_FREE_BLOCKS,
         clause=Words("too few free blocks to run to the end", "空闲块不足以运行到结束"),
         sentence=Words(
-            "Request {request} needs {needed} blocks to reach its end; {available} are free and not promised.",
+            "Request {request} needs {needed} {needed|block|blocks} to reach its end; {available} {available|is|are} "
+            "free and not promised.",
             "请求 {request} 要运行到结束需要 {needed} 个块；空闲且未被预定的有 {available} 个。",
         ),
         fix=Words(
@@ -37,7 +38,8 @@ DEFERRALS: Final = (
         reason=DeferralReason.TOKEN_BUDGET,
         clause=Words("the step's token budget is spent", "本步的词元预算已用完"),
         sentence=Words(
-            "Request {request} needs {needed} rows; {available} are left of this step's token budget.",
+            "Request {request} needs {needed} {needed|row|rows}; {available} {available|is|are} left of this step's "
+            "token budget.",
             "请求 {request} 需要 {needed} 行；本步的词元预算还剩 {available} 行。",
         ),
         fix=Words(
@@ -50,7 +52,7 @@ DEFERRALS: Final = (
         reason=DeferralReason.REQUEST_BUDGET,
         clause=Words("the step's request budget is spent", "本步的请求预算已用完"),
         sentence=Words(
-            "Request {request} needs {needed} place in the batch; {available} are left.",
+            "Request {request} needs {needed} {needed|place|places} in the batch; {available} {available|is|are} left.",
             "请求 {request} 需要批次中的 {needed} 个位置；还剩 {available} 个。",
         ),
         fix=Words("Raise SchedulerConfig.max_batch_size.", "调高 SchedulerConfig.max_batch_size。"),
@@ -60,7 +62,7 @@ DEFERRALS: Final = (
         reason=DeferralReason.CHUNK_TRUNCATED,
         clause=Words("only a part of the prompt fits into this step", "本步只容得下提示的一部分"),
         sentence=Words(
-            "Request {request} has {needed} prompt tokens to go; this step had room for {available}.",
+            "Request {request} has {needed} prompt {needed|token|tokens} to go; this step had room for {available}.",
             "请求 {request} 还有 {needed} 个提示词元；本步的空间为 {available} 个。",
         ),
         fix=Words(
@@ -73,7 +75,8 @@ DEFERRALS: Final = (
         reason=DeferralReason.WAITS_FOR_BATCH,
         clause=Words("static batching lets nobody join a running batch", "静态批处理不允许加入正在运行的批次"),
         sentence=Words(
-            "Request {request} waits until the {needed} running requests have ended: the batch is static.",
+            "Request {request} waits until the {needed} running {needed|request has|requests have} ended: the batch "
+            "is static.",
             "请求 {request} 要等正在运行的 {needed} 个请求结束：批次是静态的。",
         ),
         fix=Words(
@@ -86,8 +89,8 @@ DEFERRALS: Final = (
         reason=DeferralReason.NO_BLOCKS_FOR_STEP,
         clause=Words("the block pool has no room for another step", "块池容不下再一步"),
         sentence=Words(
-            "Request {request} needs {needed} blocks to run now; {available} are free beyond the reserve of those "
-            "that run.",
+            "Request {request} needs {needed} {needed|block|blocks} to run now; {available} {available|is|are} free "
+            "beyond the reserve of those that run.",
             "请求 {request} 现在运行需要 {needed} 个块；除去为运行中的请求预留的部分，空闲的有 {available} 个。",
         ),
         fix=Words("Raise KVCacheConfig.num_blocks.", "调高 KVCacheConfig.num_blocks。"),
@@ -97,8 +100,8 @@ DEFERRALS: Final = (
         reason=DeferralReason.PAUSED,
         clause=Words("paused, so that older requests can go on", "已暂停，让更早的请求继续"),
         sentence=Words(
-            "Request {request} gives its blocks back and will be computed again: {needed} blocks were needed, "
-            "{available} were free.",
+            "Request {request} gives its blocks back and will be computed again: {needed} "
+            "{needed|block was|blocks were} needed, {available} {available|was|were} free.",
             "请求 {request} 交还它的块，之后重新计算：当时需要 {needed} 个块，空闲的有 {available} 个。",
         ),
         fix=Words(
@@ -111,8 +114,9 @@ DEFERRALS: Final = (
         reason=DeferralReason.AWAITS_SHARED_PREFIX,
         clause=Words("the beginning is being computed for another request", "开头正在为另一个请求计算"),
         sentence=Words(
-            "The first {needed} tokens of request {request} begin another prompt, too, which is being computed; "
-            "{available} are cached so far. It waits for the rest instead of computing it again.",
+            "The first {needed} {needed|token|tokens} of request {request} {needed|begins|begin} another prompt, too, "
+            "which is being computed; "
+            "{available} {available|is|are} cached so far. It waits for the rest instead of computing it again.",
             "请求 {request} 的前 {needed} 个词元也是另一个正在计算的提示的开头；目前缓存了 {available} 个。"
             "它等待其余部分，而不是重新计算。",
         ),

@@ -16,6 +16,7 @@ from engine.reasons import DeferralReason, FallOff, PathKind
 
 Reason = FallOff | DeferralReason | PathKind
 LANGUAGES: Final = ("en", "zh")
+_CHOICE: Final = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
 _FIELD: Final = re.compile(r"(\w+Config|SamplingParams)[.(](\w+)")
 
 
@@ -32,7 +33,10 @@ class Section(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Words:
-    """One text in both languages; placeholders in braces have the same names in both."""
+    """One text in both languages; placeholders in braces have the same names in both.
+
+    ``{n}`` inserts an argument, ``{n|one|many}`` chooses by a number, as in the stepper's table of strings.
+    """
 
     en: str
     zh: str
@@ -44,10 +48,16 @@ class Words:
             raise ConfigError(message)
         return self.en if language == "en" else self.zh
 
+    def fill(self, language: str, arguments: Mapping[str, object]) -> str:
+        """Return the text with the arguments in it. Raises: ConfigError as ``get``."""
+        chosen = _CHOICE.sub(lambda found: found[2] if arguments[found[1]] == 1 else found[3], self.get(language))
+        return chosen.format_map(arguments)
+
 
 def placeholders(template: str) -> frozenset[str]:
     """Return the names in braces of a template."""
-    return frozenset(name for _text, name, _spec, _conversion in string.Formatter().parse(template) if name)
+    plain = _CHOICE.sub(r"{\1}", template)
+    return frozenset(name for _text, name, _spec, _conversion in string.Formatter().parse(plain) if name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

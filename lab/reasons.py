@@ -48,8 +48,8 @@ _FALL_OFFS: Final = (
         reason=FallOff.HAS_CONTEXT_UNPROMOTED,
         clause=Words("a prompt is being computed", "批次中有正在计算的提示"),
         sentence=Words(
-            "Prompts in the batch: {contexts}, and the step has {rows} rows. A decode graph has one row for each "
-            "request; a prompt brings several.",
+            "Prompts in the batch: {contexts}, and the step has {rows} {rows|row|rows}. A decode graph has one row "
+            "for each request; a prompt brings several.",
             "批次中的提示请求数：{contexts}，本步共 {rows} 行。解码图中每个请求只有一行，而提示会带来多行。",
         ),
         fix=Words(
@@ -64,7 +64,8 @@ _FALL_OFFS: Final = (
         reason=FallOff.ABOVE_LARGEST_PREFILL_BUCKET,
         clause=Words("the step has more rows than every prefill graph", "本步的行数超过了所有预填充图"),
         sentence=Words(
-            "A prompt is in the batch and the step has {rows} rows; the largest prefill graph takes {largest_rows}.",
+            "A prompt is in the batch and the step has {rows} {rows|row|rows}; the largest prefill graph takes "
+            "{largest_rows}.",
             "批次中有提示，本步共 {rows} 行；最大的预填充图可容纳 {largest_rows} 行。",
         ),
         fix=Words(
@@ -76,7 +77,8 @@ _FALL_OFFS: Final = (
         reason=FallOff.DRAFT_LEN_NOT_CAPTURED,
         clause=Words("no graph was captured for steps that verify so many drafts", "没有为验证这么多草稿的步捕获图"),
         sentence=Words(
-            "Each request verifies {drafts} drafts in this step; warm-up captured no graph of that draft length.",
+            "Each request verifies {drafts} {drafts|draft|drafts} in this step; warm-up captured no graph of that "
+            "draft length.",
             "本步中每个请求要验证 {drafts} 个草稿；预热没有捕获这一草稿长度的图。",
         ),
         fix=Words("Add {drafts} to CudaGraphConfig.draft_lens.", "在 CudaGraphConfig.draft_lens 中加入 {drafts}。"),
@@ -86,7 +88,7 @@ _FALL_OFFS: Final = (
         reason=FallOff.ABOVE_LARGEST_BUCKET,
         clause=Words("the batch is larger than every captured size", "批次超过了所有已捕获的大小"),
         sentence=Words(
-            "The batch has {requests} requests; the largest captured size is {largest}.",
+            "The batch has {requests} {requests|request|requests}; the largest captured size is {largest}.",
             "批次有 {requests} 个请求；已捕获的最大批次大小是 {largest}。",
         ),
         fix=Words(
@@ -98,7 +100,8 @@ _FALL_OFFS: Final = (
         reason=FallOff.NO_EXACT_BUCKET_PADDING_OFF,
         clause=Words("no captured size fits exactly and padding is off", "没有恰好相符的已捕获大小，而填充已关闭"),
         sentence=Words(
-            "No graph was captured for exactly {requests} requests, and padding up to the next size is off.",
+            "No graph was captured for exactly {requests} {requests|request|requests}, and padding up to the next "
+            "size is off.",
             "没有为恰好 {requests} 个请求捕获图，而向上填充已关闭。",
         ),
         fix=Words(
@@ -111,8 +114,8 @@ _FALL_OFFS: Final = (
         reason=FallOff.NO_DUMMY_SLOT,
         clause=Words("there is no dummy request to pad with", "没有可用于填充的假请求"),
         sentence=Words(
-            "Bucket {bucket} has empty places for the {requests} requests, and no dummy with blocks and a slot of its "
-            "own is there to fill them.",
+            "Bucket {bucket} has empty places beside the batch of {requests}, and no dummy with blocks and a slot of "
+            "its own is there to fill them.",
             "对 {requests} 个请求来说，大小为 {bucket} 的桶有空位，但没有自带块和槽位的假请求来补满。",
         ),
         fix=Words(
@@ -231,4 +234,4 @@ def _fill(words: Words, reason: str, language: str, arguments: Mapping[str, obje
     if missing:
         message = f"the words of {reason} need {', '.join(missing)}, got {', '.join(sorted(arguments)) or 'nothing'}"
         raise ConfigError(message)
-    return words.get(language).format_map(arguments)
+    return words.fill(language, arguments)

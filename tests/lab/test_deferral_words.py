@@ -18,7 +18,7 @@ def test_a_deferral_is_told_by_its_own_numbers_alone(row):
 
 def test_a_pause_names_the_numbers_and_both_ways_out():
     assert sentence(DeferralReason.PAUSED, request=3, needed=2, available=1) == (
-        "Request 3 gives its blocks back and will be computed again: 2 blocks were needed, 1 were free."
+        "Request 3 gives its blocks back and will be computed again: 2 blocks were needed, 1 was free."
     )
     assert fix(DeferralReason.PAUSED) == (
         'Raise KVCacheConfig.num_blocks, or set SchedulerConfig(capacity_policy="guaranteed_no_evict").'

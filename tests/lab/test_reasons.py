@@ -12,6 +12,7 @@ from engine.errors import ConfigError
 from engine.reasons import DeferralReason, FallOff, PathKind
 from lab.reason_rows import LANGUAGES, SECTION_NOTES, Section, placeholders
 from lab.reasons import REASONS, fix, reason_sentence, row_of, sentence
+from lab.widgets.strings import translate
 
 MEMBERS = (*FallOff, *DeferralReason, *PathKind)
 CONFIGS = {c.__name__: c for c in (EngineConfig, SchedulerConfig, KVCacheConfig, CudaGraphConfig, SamplingParams)}
@@ -51,6 +52,19 @@ def test_clauses_fit_into_a_sentence_and_sentences_stand_alone(member):
         assert "{" not in text
         change = fix(member, language, **NUMBERS)
         assert change is None or (change.endswith(stop) and "{" not in change)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_one_of_a_thing_takes_the_singular(member):
+    counts = ("needed", "available", "requests", "largest", "rows", "largest_rows", "drafts", "contexts")
+    ones = {**NUMBERS, **dict.fromkeys(counts, 1)}
+    text = sentence(member, **ones)
+    assert not re.search(r"\b1 (?!is\b|was\b)(\w+s|are|were|running requests)\b", text), text
+    assert "|" not in text
+    assert translate(f"{'held' if isinstance(member, DeferralReason) else 'why'}.{member.value}", ones) in {
+        text,
+        f"why.{member.value}",  # a path that is no reason has no sentence in the stepper
+    }
 
 
 @pytest.mark.parametrize("member", MEMBERS)
