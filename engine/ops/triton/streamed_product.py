@@ -81,6 +81,7 @@ def stream_tile(
     CHUNKS: gl.constexpr,
     BN: gl.constexpr,
     BK: gl.constexpr,
+    SPLITS: gl.constexpr,
     STAGES: gl.constexpr,
     EARLY: gl.constexpr,
     HAS_BIAS: gl.constexpr,
@@ -103,16 +104,17 @@ def stream_tile(
         mbarrier.init(bars.index(a), count=1)
     fence_async_shared()
     first = gl.program_id(0) * BN
-    k = gl.program_id(1) * (CHUNKS * BK)
+    k = gl.program_id(1) * BK
+    STEP: gl.constexpr = SPLITS * BK  # splits take turns: together they read a row of the weight from end to end
     for b in gl.static_range(min(AHEAD, EARLY)):
-        _ask_for_weights(weight_tiles, slots, bars, b, first, k + b * BK, BYTES)
+        _ask_for_weights(weight_tiles, slots, bars, b, first, k + b * STEP, BYTES)
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
     for c in gl.static_range(AHEAD):
         if c >= EARLY:
-            _ask_for_weights(weight_tiles, slots, bars, c, first, k + c * BK, BYTES)
-        tma.async_copy_global_to_shared(x_tiles, [0, k + c * BK], bars.index(c), x_slots.index(c))
+            _ask_for_weights(weight_tiles, slots, bars, c, first, k + c * STEP, BYTES)
+        tma.async_copy_global_to_shared(x_tiles, [0, k + c * STEP], bars.index(c), x_slots.index(c))
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, gl.num_warps() // 4], [16, PARTS * BN, 16])
     acc = gl.zeros([BM, PARTS * BN], gl.float32, mma)
     for i in range(CHUNKS):
@@ -124,8 +126,8 @@ def stream_tile(
         ahead = i + STAGES - 1
         if ahead < CHUNKS:  # into the stage before this one, which has been read
             free = ahead % STAGES
-            _ask_for_weights(weight_tiles, slots, bars, free, first, k + ahead * BK, BYTES)
-            tma.async_copy_global_to_shared(x_tiles, [0, k + ahead * BK], bars.index(free), x_slots.index(free))
+            _ask_for_weights(weight_tiles, slots, bars, free, first, k + ahead * STEP, BYTES)
+            tma.async_copy_global_to_shared(x_tiles, [0, k + ahead * STEP], bars.index(free), x_slots.index(free))
     acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, gl.num_warps() // 4], [16, BN, 16])
     if PARTS == 2:
@@ -211,6 +213,7 @@ def stream_product(
         CHUNKS=triton.cdiv(triton.cdiv(K, CHUNK), stream.splits),
         BN=stream.BN,
         BK=CHUNK,
+        SPLITS=stream.splits,
         STAGES=stream.stages,
         EARLY=stream.early,
         HAS_BIAS=bias is not None,
