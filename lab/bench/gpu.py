@@ -1,8 +1,9 @@
 """CUDA decode speed of a shape with random weights: replays alone, ``LLM.generate``, a peer, and the memory's limit.
 
-For each shape and batch, in one run: back-to-back replays of the decode graph with sampling in it; the decode part
-of ``LLM.generate``; transformers over the same weights, prompts and dtype; and the time in which the bytes that a
-step must read can be read. The tokens that were generated are held against the peer's logits before a row counts.
+For each shape and batch, in one run: back-to-back replays of the decode graph with sampling in it; ``LLM.generate``;
+transformers' ``generate`` over the same weights, prompts and dtype; and the time in which the bytes that a step must
+read can be read. Both calls are timed whole and, more strictly, without their prefill, which no replay has. The tokens
+that were generated are held against the peer's logits before a row counts.
 
 Does not: run without CUDA unless asked to rehearse on the CPU's tape, where the numbers say nothing of speed.
 """
@@ -68,8 +69,9 @@ def measure(bench: GpuBench, *, device: str = "cuda", note: Note = print) -> Ite
     """Yield one row for each shape and batch, as soon as it is measured.
 
     Keys: shape, batch, replay_tok_s, e2e_tok_s, peer, peer_tok_s, replay_ratio and e2e_ratio (to the peer), and
-    limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay). e2e and peer leave
-    the prefill out: every token but the first of each request, over the time from the first ones to the end.
+    limit_fraction (the step's bytes at the measured read bandwidth, over the time of a replay). e2e and peer: all new
+    tokens over the whole call, prefill included. decode_tok_s, peer_decode_tok_s: of the same calls, every token but
+    the first of each request, over the time from the first ones to the end; decode_ratio: replays to the peer's.
     device: "cpu" rehearses on the tape, and every row then also has simulated: True. note: receives a line of context
     now and then.
     Raises: ConfigError for a count too small, an unknown shape, without CUDA, without the peer, or for a rehearsal that
@@ -125,8 +127,8 @@ def _measure_shape(
         peer, shortfall = _measure_peer(bench, shape, weights, side.tokens)
         note(
             f"{shape} batch {batch}: a replay {1e3 * side.replay_seconds:.3f} ms, a step of generate "
-            f"{1e3 * batch / side.rates.decode:.3f} ms, of the peer {1e3 * batch / peer.decode:.3f} ms; with prefill "
-            f"{side.rates.whole:.1f} tok/s, the peer {peer.whole:.1f}; tokens at most {shortfall:.3f} below its choice"
+            f"{1e3 * batch / side.rates.decode:.3f} ms, of the peer {1e3 * batch / peer.decode:.3f} ms; "
+            f"tokens at most {shortfall:.3f} below its choice"
         )
         yield _row(bench, shape, batch, side, peer=peer, spec=spec, bandwidth=bandwidth)
 
@@ -178,11 +180,14 @@ def _row(
         "shape": shape,
         "batch": batch,
         "replay_tok_s": round(replay_tok_s, 1),
-        "e2e_tok_s": round(ours.rates.decode, 1),
+        "e2e_tok_s": round(ours.rates.whole, 1),
         "peer": StaticCachePeer.name,
-        "peer_tok_s": round(peer.decode, 1),
-        "replay_ratio": round(replay_tok_s / peer.decode, 3),
-        "e2e_ratio": round(ours.rates.decode / peer.decode, 3),
+        "peer_tok_s": round(peer.whole, 1),
+        "replay_ratio": round(replay_tok_s / peer.whole, 3),
+        "e2e_ratio": round(ours.rates.whole / peer.whole, 3),
+        "decode_tok_s": round(ours.rates.decode, 1),
+        "peer_decode_tok_s": round(peer.decode, 1),
+        "decode_ratio": round(replay_tok_s / peer.decode, 3),
         "limit_fraction": round(nbytes / bandwidth / ours.replay_seconds, 4),
     }
     return row if spec.is_cuda else {**row, "simulated": True}

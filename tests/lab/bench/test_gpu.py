@@ -12,7 +12,8 @@ from lab.bench.replay import Rates
 from lab.bench.shapes import SHAPES, step_bytes
 
 KEYS = [
-    "shape", "batch", "replay_tok_s", "e2e_tok_s", "peer", "peer_tok_s", "replay_ratio", "e2e_ratio", "limit_fraction",
+    "shape", "batch", "replay_tok_s", "e2e_tok_s", "peer", "peer_tok_s", "replay_ratio", "e2e_ratio",
+    "decode_tok_s", "peer_decode_tok_s", "decode_ratio", "limit_fraction",
 ]  # fmt: skip
 SMALL = GpuBench(shapes=("tiny",), batches=(2, 1), prompt_len=6, new_tokens=6, rounds=1, replays=2)
 
@@ -32,6 +33,7 @@ def test_a_rehearsal_on_the_tape_fills_every_column():
         assert row["peer"] == "transformers static cache"
         assert row["replay_ratio"] == pytest.approx(row["replay_tok_s"] / row["peer_tok_s"], rel=0.02)
         assert row["e2e_ratio"] == pytest.approx(row["e2e_tok_s"] / row["peer_tok_s"], rel=0.02)
+        assert row["decode_ratio"] == pytest.approx(row["replay_tok_s"] / row["peer_decode_tok_s"], rel=0.02)
         assert row["limit_fraction"] > 0
     assert notes[0].startswith("CPU, a rehearsal, torch ")
     assert [note.split(":")[0] for note in notes[1:]] == [
@@ -59,11 +61,19 @@ def test_only_a_rehearsal_is_called_simulated():
 
 
 def test_the_limit_is_the_steps_bytes_at_the_bandwidth_over_the_replay():
-    ours = gpu._Ours(replay_seconds=0.5, rates=Rates(decode=1.0, whole=9.0), tokens=[])
+    ours = gpu._Ours(replay_seconds=0.5, rates=Rates(decode=1.0, whole=0.8), tokens=[])
     nbytes = step_bytes(SHAPES["tiny"], torch.float32, batch=2, cached_tokens=6 + 3 - 1)
     spec = resolve_device("cpu", "float32")
-    row = gpu._row(SMALL, "tiny", 2, ours, peer=Rates(decode=2.0, whole=9.0), spec=spec, bandwidth=4.0 * nbytes)
-    assert (row["replay_tok_s"], row["replay_ratio"], row["e2e_ratio"], row["limit_fraction"]) == (4.0, 2.0, 0.5, 0.5)
+    row = gpu._row(SMALL, "tiny", 2, ours, peer=Rates(decode=2.0, whole=1.6), spec=spec, bandwidth=4.0 * nbytes)
+    assert (row["replay_tok_s"], row["limit_fraction"]) == (4.0, 0.5)
+
+
+def test_the_calls_are_compared_whole_and_without_their_prefill():
+    ours = gpu._Ours(replay_seconds=0.5, rates=Rates(decode=1.0, whole=0.8), tokens=[])
+    spec = resolve_device("cpu", "float32")
+    row = gpu._row(SMALL, "tiny", 2, ours, peer=Rates(decode=2.0, whole=1.6), spec=spec, bandwidth=1e9)
+    assert (row["e2e_tok_s"], row["peer_tok_s"], row["replay_ratio"], row["e2e_ratio"]) == (0.8, 1.6, 2.5, 0.5)
+    assert (row["decode_tok_s"], row["peer_decode_tok_s"], row["decode_ratio"]) == (1.0, 2.0, 2.0)
 
 
 def test_tokens_that_the_peer_would_not_choose_stop_the_bench(monkeypatch):
