@@ -18,7 +18,7 @@ UNTOLD: Final = "?"  # stands where a number is not known
 
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "outline.ran": (
-        "Step {step}: {rows} rows of {requests} requests, {contexts} of the rows from prompts; {how}.",
+        "Step {step}: rows {rows}, requests {requests}, rows from prompts {contexts}; {how}.",
         "第 {step} 步：{requests} 个请求共 {rows} 行，其中 {contexts} 行来自提示；{how}。",
     ),
     "outline.eager": ("it ran eagerly", "以 eager 方式运行"),

@@ -34,7 +34,7 @@ def test_an_outline_still_counts_its_rows_and_padding():
 def test_an_outline_is_explained_without_what_nobody_knows():
     text = explain_step(outlined(decode_step(1, batch=6), padded=8))
     assert text == (
-        "Step 1: 6 rows of 6 requests, 0 of the rows from prompts; the graph of 6 ran, padding rows: 2. "
+        "Step 1: rows 6, requests 6, rows from prompts 0; the graph of 6 ran, padding rows: 2. "
         "What the file does not say of path and reason follows from the list of buckets. "
         "Imported: which requests, tokens, blocks and buffers is not in the file."
     )
@@ -50,7 +50,7 @@ def test_a_question_mark_stands_for_requests_that_were_not_counted():
     )
     untold = dataclasses.replace(step.path, reason=None, conditions=())
     text = outline_text(dataclasses.replace(step, schedule=schedule, path=untold))
-    assert "12 rows of ? requests, ? of the rows from prompts; it ran eagerly" in text
+    assert "rows 12, requests ?, rows from prompts ?; it ran eagerly" in text
     assert "Why it ran eagerly is not in the file." in text
 
 

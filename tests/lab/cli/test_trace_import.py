@@ -53,7 +53,7 @@ def test_one_step_is_explained_without_rows(imported, capsys):
     capsys.readouterr()
     assert main(["trace", "show", str(imported), "--step", "-1"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Step 10: 9 rows of 9 requests, 0 of the rows from prompts; it ran eagerly.")
+    assert out.startswith("Step 10: rows 9, requests 9, rows from prompts 0; it ran eagerly.")
     assert "its rows are not in the imported file" in out
     assert "FAIL  ABOVE_LARGEST_BUCKET: needed at most 8 requests, got 9" in out
     capsys.readouterr()
