@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from engine.fields import shown
 from engine.reasons import PathKind
-from lab.ledger import NO_NODE
+from lab.ledger import COPY_KINDS, NO_NODE
 from lab.snapshot import (
     LAYERS,
     ROW_KINDS,
@@ -29,6 +30,7 @@ _PATHS: Final = frozenset(kind.value for kind in PathKind)
 
 def require_coherent(step: StepSnapshot) -> None:
     """Raise ValueError, which names the part, for a step that cannot be one."""
+    _names(step)
     _rows(step.rows)
     _metadata(step.metadata)
     for view in step.buffers:
@@ -40,6 +42,18 @@ def require_coherent(step: StepSnapshot) -> None:
     if step.host_us.shape != (len(STAGES),) or step.host_us.dtype.kind != "f":
         message = f"host_us has shape {step.host_us.shape}, not one time for each of {len(STAGES)} stages"
         raise ValueError(message)
+
+
+def _names(step: StepSnapshot) -> None:
+    spans = (*step.schedule.spans, *step.schedule.asked)
+    for what, names, known in (
+        ("row kind", {span.kind for span in spans}, ROW_KINDS),
+        ("copy kind", {copy.kind for copy in step.reservation.copies}, COPY_KINDS),
+    ):
+        other = sorted(names.difference(known))
+        if other:
+            message = f"step {step.step} has the {what} {shown(other[0])}, not one of {', '.join(known)}"
+            raise ValueError(message)
 
 
 def _equal_lengths(part: str, columns: dict[str, np.ndarray]) -> int:

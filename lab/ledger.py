@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from typing import Final
 
 NO_NODE: Final = -1  # the parent of a node below the root; also: not on the host
+COPY_KINDS: Final = ("DEVICE", "OFFLOAD", "ONBOARD")  # inside the device, to the host, back from it
 KEY_TOKENS: Final = 6  # of a node's key, as many as are kept
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyView:
-    """One block's first tokens, copied before the forward; kind is DEVICE, OFFLOAD (to the host) or ONBOARD (back)."""
+    """One block's first tokens, copied before the forward; kind is one of COPY_KINDS."""
 
     kind: str
     source: int

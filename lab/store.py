@@ -230,6 +230,10 @@ class StoredSteps(Sequence[StepSnapshot]):
         """Check the outline; the columns are checked when they are decoded. version: of the snapshots."""
         self._version = version
         self._strings: list[str] = list(stored["strings"])
+        other = [text for text in self._strings if not isinstance(text, str)]
+        if other:
+            message = f"the table of strings holds {fields.shown(other[0])}"
+            raise TypeError(message)
         self._windows: list[Mapping[str, typing.Any]] = list(stored["windows"])
         self._decoded: dict[int, list[StepSnapshot]] = {}
         sizes = [window["num_steps"] for window in self._windows]

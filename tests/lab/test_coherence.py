@@ -5,7 +5,7 @@ import pytest
 
 from lab.coherence import require_coherent
 from lab.flight import FlightView
-from lab.ledger import LedgerView, OwnersView, PlaceView
+from lab.ledger import CopyView, LedgerView, OwnersView, PlaceView
 from tests.lab.sample_steps import decode_step
 
 
@@ -28,6 +28,7 @@ def test_a_real_step_passes(mode):
 
 FIRST = decode_step(3, mode="full").buffers[0]
 ORIGIN = FIRST.origins[0]
+SPAN = dataclasses.replace(decode_step(3).schedule.spans[0], kind="Q")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,12 @@ ORIGIN = FIRST.origins[0]
         ),
         (changed("buffer", origins=(dataclasses.replace(ORIGIN, end=-2),)), "impossible rows, writers or layer"),
         (changed("buffer", origins=(dataclasses.replace(ORIGIN, step=1 << 40),)), "impossible rows, writers or layer"),
+        (changed("schedule", spans=(SPAN,)), "step 3 has the row kind 'Q', not one of C, E, G, P"),
+        (changed("schedule", asked=(SPAN,)), "step 3 has the row kind 'Q', not one of C, E, G, P"),
+        (
+            changed("reservation", copies=(CopyView("MOON", 0, 1, 4),)),
+            "step 3 has the copy kind 'MOON', not one of DEVICE, OFFLOAD, ONBOARD",
+        ),
         (changed("graph", path="teleport"), "step 3 on the path 'teleport' is impossible"),
         (changed("graph", flight=FlightView(order=(1, 2))), "impossible late rows, or an order of 2 stages"),
         (changed("graph", flight=FlightView(late=((0, 9, 2),))), "step 3 has impossible late rows"),

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.kv_cache.copies import CopyKind
 from lab.ledger import (
+    COPY_KINDS,
     NO_NODE,
     LedgerState,
     LedgerView,
@@ -113,3 +115,7 @@ def test_changes_joined_anywhere_give_the_same_ledger(views, data):
         rest = compose(rest, one)
     cut.apply(rest)
     assert standing(cut) == standing(whole)
+
+
+def test_the_copy_kinds_of_a_trace_are_those_of_the_engine():
+    assert {*COPY_KINDS} == {kind.value for kind in CopyKind}

@@ -70,6 +70,13 @@ def test_a_window_of_another_layout_is_damaged(change, kind):
         StoredSteps(stored)[0]
 
 
+def test_a_string_that_is_none_is_refused_when_the_file_is_opened():
+    stored = json.loads(json.dumps(encode_steps([decode_step(0)])))
+    stored["strings"][-1] = 5
+    with pytest.raises(TypeError, match=r"^the table of strings holds 5$"):
+        StoredSteps(stored)
+
+
 def test_a_step_that_makes_no_sense_is_damaged():
     step = decode_step(0)
     step.rows.kinds[:] = 9

@@ -1,3 +1,4 @@
+import gzip
 import json
 import re
 
@@ -100,3 +101,17 @@ def test_masks_that_are_given_one_by_one_all_hold(file, tmp_path):
     assert main(["trace", "export", str(file), "--html", str(page), *hide]) == 0
     mask = page.read_text(encoding="utf-8").partition('"mask": ')[2]
     assert set(json.JSONDecoder().raw_decode(mask)[0]) == {"path", "reason", "next"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("C", "Q"), ("replay", 5)])
+def test_a_string_that_makes_no_sense_is_a_damaged_trace_on_every_way_in(old, new, file, tmp_path, capsys):
+    content = json.loads(gzip.decompress(file.read_bytes()))
+    strings = content["steps"]["strings"]
+    strings[strings.index(old)] = new
+    file.write_bytes(gzip.compress(json.dumps(content).encode()))
+    for action in (["check"], ["show"], ["show", "--step", "0"], ["export", "--html", str(tmp_path / "p.html")]):
+        assert main(["trace", action[0], str(file), *action[1:]]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "damaged" in captured.err
+        assert captured.err.endswith("; record it again\n")
