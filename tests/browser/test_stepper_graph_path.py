@@ -236,6 +236,23 @@ def test_a_prefill_step_is_on_the_graph_path_with_its_bucket_and_tail(page_over,
     assert page.locator(".stepscope").get_attribute("data-path") == "prefill_replay"
 
 
+def test_the_tail_of_a_prefill_bucket_is_padding_in_the_timeline_and_the_table(page_over, prefill):
+    at = first(prefill, lambda step: step.num_tail_rows)
+    step = prefill.steps[at]
+    page = page_over(prefill, step=at)
+    page.locator(".ss-chart").hover(position={"x": 5 + at * 1000 / len(prefill.steps), "y": 30})
+    assert f"{step.num_rows} rows ({step.num_padding_rows} padding)" in page.locator(".ss-tip").inner_text()
+    column = page.locator(".ss-chart > g > g").nth(at).locator("rect")
+    heights = [float(column.nth(part).get_attribute("height")) for part in (0, 1)]
+    assert heights[1] / sum(heights) == pytest.approx(step.num_padding_rows / step.num_rows, abs=0.01)
+    most = max(step.num_rows for step in prefill.steps)
+    assert f"rows (√ scale, most {most})" in page.locator(".ss-tl-legend").inner_text()
+    focus(page)
+    press(page, "t")
+    cells = page.locator(".ss-tables tbody tr").nth(at).locator("td").all_inner_texts()
+    assert cells[3:5] == [str(step.num_rows), str(step.num_padding_rows)]
+
+
 def test_a_prefill_step_can_be_predicted(page_over, prefill):
     at = first(prefill, lambda step: step.step and step.graph.path == "prefill_replay")
     page = page_over(prefill, step=at - 1)

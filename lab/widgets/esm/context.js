@@ -120,7 +120,7 @@ class Context {
   }
   shownRows(at) {
     const frame = this.store.frames[at];
-    return frame.n - (this.masked("padding", at) ? frame.pad : 0);
+    return frame.wide - (this.masked("padding", at) ? frame.pad : 0);
   }
   // Sentences without those that tell a hidden part.
   tellable(said, at = this.at) {

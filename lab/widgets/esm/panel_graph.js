@@ -2,7 +2,7 @@
 
 // What fills what: requests a decode bucket, rows a prefill bucket, nothing an eager step.
 function seats(frame) {
-  const n = frame.prefill ? frame.n : frame.path.n;
+  const n = frame.prefill ? frame.wide - frame.pad : frame.path.n;
   const bucket = frame.prefill ? frame.meta.padded : frame.path.bucket;
   const size = frame.eager ? n : bucket;
   return { n, bucket, size, dummies: size - n, waste: percent(size - n, size) };

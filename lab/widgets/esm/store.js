@@ -86,7 +86,6 @@ class Store {
       if (!this.firstSeen.has(place)) this.firstSeen.set(place, this.buffers[at_].address);
     }
     frame.n = frame.rows.reduce((sum, group) => sum + group[5], 0);
-    frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), 0);
     frame.total = frame.us.reduce((sum, us) => sum + (us || 0), 0) || null; // null: nobody measured it
     frame.ctx = frame.sch.spans.reduce((sum, span) => sum + (span[1] === 0 ? span[3] : 0), 0);
     frame.steady = frame.run.steady === "";
@@ -95,9 +94,11 @@ class Store {
     frame.eager = frame.fell || frame.idle;
     this.hasIdle = this.hasIdle || frame.idle;
     frame.prefill = frame.run.path === "prefill_replay";
+    frame.wide = (frame.prefill && frame.meta.padded) || frame.n; // with the tail of a prefill bucket, which no request has
+    frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), frame.wide - frame.n);
     frame.wrong = new Map(frame.marks); // row -> what is wrong with it
     frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
-    this.maxRows = Math.max(this.maxRows, frame.n);
+    this.maxRows = Math.max(this.maxRows, frame.wide);
   }
 
   takeLedger(change, moment) {

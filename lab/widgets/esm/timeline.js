@@ -61,7 +61,7 @@ function timelinePart(cx) {
     let wrong = false;
     for (let at = from; at < Math.min(cx.store.length, from + size.each); at += 1) {
       const frame = cx.store.frames[at];
-      if (frame.n > tall.n) tall = frame;
+      if (frame.wide > tall.wide) tall = frame;
       if (PATH_ORDER.indexOf(frame.run.path) < PATH_ORDER.indexOf(path)) path = frame.run.path;
       if (frame.wrong.size) wrong = true;
       if (cx.selected >= 0 && cx.store.spanOf(frame, cx.selected)) follows = true;
@@ -80,7 +80,7 @@ function timelinePart(cx) {
     const wide = Math.max(0.6, Math.min(size.bar - 2 * inset, 46));
     const left = x + (size.bar - wide) / 2;
     const high = (rows) => (CHART.height - CHART.top) * Math.sqrt(rows / cx.store.maxRows);
-    const rows = tall.n - tall.pad + pad;
+    const rows = tall.wide - tall.pad + pad;
     const all = hidden || !rows ? 3 : high(rows);
     const realHigh = hidden || !rows ? 3 : (all * (rows - pad)) / rows;
     const box = (node, y, height) => [["x", left], ["width", wide], ["y", y], ["height", Math.max(0, height)]].forEach(([name, value]) => setAttr(node, name, value.toFixed(2)));
