@@ -17,7 +17,7 @@ import numpy as np
 from engine.errors import ConfigError
 from engine.fields import shown
 from lab.outline import is_outline, outline_text
-from lab.reasons import reason_sentence
+from lab.reasons import recorded_clause
 from lab.snapshot import ConditionView, StepSnapshot
 
 LANGUAGES: Final = ("en", "zh")
@@ -260,7 +260,7 @@ def render(sentence: Sentence, language: str = "en") -> str:
     if sentence.id == "copied":
         arguments["copy"] = _COPIES[language][str(arguments["copy"])]
     if sentence.id in ("deferral", "chosen.eager"):
-        arguments["reason"] = reason_sentence(str(arguments["reason"]), language)
+        arguments["reason"] = recorded_clause(str(arguments["reason"]), language)
     return SENTENCES[language][sentence.id].format_map(arguments)
 
 

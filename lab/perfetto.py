@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lab.outline import is_outline
-from lab.reasons import GRAPH_PATHS, REASONS, reason_sentence
+from lab.reasons import GRAPH_PATHS, NOT_RECORDED, recorded_clause
 from lab.snapshot import STAGES, StepSnapshot
 
 HOST: Final = 1  # process ids
@@ -167,19 +167,20 @@ def _instants(one: Placed) -> list[Event]:
     lane = {"ph": "i", "s": "t", "pid": HOST, "tid": EVENT_LANE, "ts": one.begin}
     found: list[Event] = []
     if step.schedule.spans and step.graph.path not in GRAPH_PATHS:
-        reason = step.path.reason or "not recorded"
-        args = {"step": step.step, "reason": reason, "words": _words(reason)}
+        reason = step.path.reason or NOT_RECORDED
+        args = {"step": step.step, "reason": reason, "words": recorded_clause(reason)}
         found.append({**lane, "cat": "fall-off", "name": f"fall-off: {reason}", "args": args})
     for held in step.schedule.deferrals:
-        args = {"step": step.step, "needed": held.needed, "available": held.available, "words": _words(held.reason)}
+        args = {
+            "step": step.step,
+            "needed": held.needed,
+            "available": held.available,
+            "words": recorded_clause(held.reason),
+        }
         found.append(
             {**lane, "cat": "deferral", "name": f"request {held.request_id} waits: {held.reason}", "args": args}
         )
     return found
-
-
-def _words(reason: str) -> str:
-    return reason_sentence(reason) if reason in REASONS else ""
 
 
 def _counters(one: Placed) -> list[Event]:

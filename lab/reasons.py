@@ -199,6 +199,16 @@ REASONS: Final[Mapping[str, ReasonRow]] = MappingProxyType(
 )
 
 
+NOT_RECORDED: Final = "not recorded"  # stands for the reason of an eager step that has none
+_UNTOLD: Final = Words("the trace does not say why", "轨迹没有说明原因")
+_UNTOLD_SENTENCE: Final = Words("The trace does not say why.", "轨迹没有说明原因。")
+_UNKNOWN: Final = Words("{reason}, a reason unknown to this Stepscope", "{reason}（这个 Stepscope 不认识这个原因）")
+_UNKNOWN_SENTENCE: Final = Words(
+    "This reason is unknown to this Stepscope; the version that recorded the trace has its words.",
+    "这个 Stepscope 不认识这个原因；记录该轨迹的版本有它的说明。",
+)
+
+
 def row_of(reason: str) -> ReasonRow:
     """Return the row of a member, or of its value as a trace stores it. Raises: ConfigError for an unknown one."""
     if reason not in REASONS:
@@ -210,6 +220,20 @@ def row_of(reason: str) -> ReasonRow:
 def reason_sentence(reason: str, language: str = "en") -> str:
     """Return the clause of a reason, to stand inside another sentence. Raises: as ``row_of``."""
     return row_of(reason).clause.get(language)
+
+
+def recorded_clause(reason: str, language: str = "en") -> str:
+    """Return the clause of a reason as a trace has it: it may have none, or one of another version."""
+    if reason in REASONS:
+        return reason_sentence(reason, language)
+    return (_UNTOLD if reason == NOT_RECORDED else _UNKNOWN).fill(language, {"reason": reason})
+
+
+def recorded_sentence(reason: str, language: str = "en", **arguments: object) -> str:
+    """Return the sentence of a reason as a trace has it. Raises: as ``sentence`` for one that is known."""
+    if reason in REASONS:
+        return sentence(reason, language, **arguments)
+    return (_UNTOLD_SENTENCE if reason == NOT_RECORDED else _UNKNOWN_SENTENCE).get(language)
 
 
 def sentence(reason: str, language: str = "en", **arguments: object) -> str:

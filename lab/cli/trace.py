@@ -229,14 +229,13 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
     met: dict[str, list[int]] = {}
     for at, step in enumerate(trace.steps):
         if step.schedule.spans and step.graph.path not in reasons.GRAPH_PATHS:
-            met.setdefault(step.path.reason or "not recorded", []).append(at)
+            met.setdefault(step.path.reason or reasons.NOT_RECORDED, []).append(at)
     found: list[dict[str, Any]] = []
     for reason, places in sorted(met.items(), key=lambda one: -len(one[1])):
         largest = max(places, key=lambda at: trace.steps[at].num_rows)
         first_numbers, numbers = (
             reason_arguments(trace.steps[at], trace.header.buckets) for at in (places[0], largest)
         )
-        known = reason in reasons.REASONS
         found.append(
             {
                 "reason": reason,
@@ -246,8 +245,8 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
                 "largest": largest,
                 "largest_step": trace.steps[largest].step,
                 "steps": places,
-                "sentence": reasons.sentence(reason, **first_numbers) if known else "",
-                "fix": reasons.fix(reason, **numbers) if known else None,
+                "sentence": reasons.recorded_sentence(reason, **first_numbers),
+                "fix": reasons.fix(reason, **numbers) if reason in reasons.REASONS else None,
             }
         )
     return found
@@ -274,9 +273,12 @@ def _prove(trace: "Trace", found: dict[str, Any], model: str | None) -> dict[str
 
 
 def _print_fall_off(found: dict[str, Any]) -> None:
+    from lab.reasons import REASONS
+
     print(f"{found['count']} x {found['reason']}, first at step {found['first_step']}: {found['sentence']}")
     whose = f" for step {found['largest_step']}, the largest" if found["largest"] != found["first"] else ""
-    print(f"    smallest fix{whose}: {found['fix'] or 'none'}")
+    nothing = "none" if found["reason"] in REASONS else "not known"
+    print(f"    smallest fix{whose}: {found['fix'] or nothing}")
     if "proved" in found:
         _print_proof(found["proved"])
 

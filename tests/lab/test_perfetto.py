@@ -61,11 +61,12 @@ def test_every_fall_off_is_an_instant_with_its_reason_in_words(light_trace):
     assert found[0]["args"]["words"] == "a prompt is being computed"
 
 
-def test_a_reason_of_another_version_has_its_name_only():
+def test_a_reason_of_another_version_is_said_to_be_unknown():
     step = sample_trace(1).steps[0]
     strange = dataclasses.replace(step, path=dataclasses.replace(step.path, reason="FULL_MOON"))
     events = timeline([strange], FACTS, {})["traceEvents"]
-    assert [event["args"]["words"] for event in events if event.get("cat") == "fall-off"] == [""]
+    words = [event["args"]["words"] for event in events if event.get("cat") == "fall-off"]
+    assert words == ["FULL_MOON, a reason unknown to this Stepscope"]
 
 
 def test_what_the_tape_simulates_says_so_on_the_lanes():

@@ -11,7 +11,16 @@ from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, Sampling
 from engine.errors import ConfigError
 from engine.reasons import DeferralReason, FallOff, PathKind
 from lab.reason_rows import LANGUAGES, SECTION_NOTES, Section, placeholders
-from lab.reasons import REASONS, fix, reason_sentence, row_of, sentence
+from lab.reasons import (
+    NOT_RECORDED,
+    REASONS,
+    fix,
+    reason_sentence,
+    recorded_clause,
+    recorded_sentence,
+    row_of,
+    sentence,
+)
 from lab.widgets.strings import translate
 
 MEMBERS = (*FallOff, *DeferralReason, *PathKind)
@@ -107,6 +116,23 @@ def test_a_missing_number_an_unknown_reason_and_an_unknown_language_are_named():
     with pytest.raises(ConfigError, match="language must be one of en, zh, got 'fr'"):
         reason_sentence(FallOff.WARMUP, "fr")
     assert LANGUAGES == ("en", "zh")
+
+
+def test_a_reason_that_a_trace_brings_from_another_version_is_said_to_be_unknown():
+    assert recorded_clause("WARMUP") == reason_sentence("WARMUP")
+    assert recorded_clause("BAD_LUCK") == "BAD_LUCK, a reason unknown to this Stepscope"
+    assert recorded_clause("BAD_LUCK", "zh") == "BAD_LUCK（这个 Stepscope 不认识这个原因）"
+    assert recorded_sentence("WARMUP") == sentence("WARMUP")
+    assert recorded_sentence("BAD_LUCK", requests=1) == (
+        "This reason is unknown to this Stepscope; the version that recorded the trace has its words."
+    )
+    assert HAN.search(recorded_sentence("BAD_LUCK", "zh"))
+
+
+def test_a_step_without_a_reason_is_said_to_have_none_in_the_trace():
+    assert recorded_clause(NOT_RECORDED) == "the trace does not say why"
+    assert recorded_sentence(NOT_RECORDED) == "The trace does not say why."
+    assert recorded_sentence(NOT_RECORDED, "zh") == f"{recorded_clause(NOT_RECORDED, 'zh')}。"
 
 
 def test_importing_the_words_leaves_torch_out():

@@ -140,6 +140,35 @@ def test_files_that_are_no_traces_are_status_two_and_one_line(good, tmp_path, ca
         assert captured.err.count("\n") == 1
 
 
+def rename(path, old, new, target):
+    """Write a copy of a trace file in which one name is another."""
+    content = json.loads(gzip.decompress(Path(path).read_bytes()))
+    strings = content["steps"]["strings"]
+    strings[strings.index(old)] = new
+    target.write_bytes(gzip.compress(json.dumps(content).encode()))
+    return str(target)
+
+
+def test_a_reason_of_another_version_is_said_to_be_unknown(poor, tmp_path, capsys):
+    path = rename(poor, "ABOVE_LARGEST_BUCKET", "BAD_LUCK", tmp_path / "other.gz")
+    assert main(["trace", "check", path]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == (
+        "4 x BAD_LUCK, first at step 1: This reason is unknown to this Stepscope; the version that recorded the trace "
+        "has its words."
+    )
+    assert lines[2] == "    smallest fix: not known"
+    assert main(["trace", "show", path, "--step", "1"]) == 0
+    assert "It runs eagerly: BAD_LUCK, a reason unknown to this Stepscope (needed: " in capsys.readouterr().out
+
+
+def test_a_step_whose_reason_is_in_no_column_is_said_to_have_none(poor, tmp_path, capsys):
+    trace = Trace.load(poor)
+    steps = [dataclasses.replace(s, path=dataclasses.replace(s.path, reason=None)) for s in trace.steps]
+    assert main(["trace", "check", str(Trace(trace.header, steps).save(tmp_path / "untold.gz"))]) == 1
+    assert "5 x not recorded, first at step 0: The trace does not say why.\n" in capsys.readouterr().out
+
+
 def test_a_trace_without_steps_has_no_share(good, tmp_path, capsys):
     empty = Trace(Trace.load(good).header, ()).save(tmp_path / "empty.gz")
     assert main(["trace", "check", str(empty)]) == 2
