@@ -16,7 +16,6 @@ from lab.trace import Trace, TraceHeader
 from lab.widgets.stages import other_facts, stage_facts
 
 Json = dict[str, Any]
-_BATCH: Final = re.compile(r"batch (\d+)")
 
 FINDING_WORDS: Final[dict[str, tuple[str, str]]] = {
     "finding.BUCKET_ABOVE_BATCH_LIMIT": (
@@ -54,7 +53,13 @@ def encode_header(trace: Trace) -> Json:
     """Return what does not change while stepping, as plain JSON values."""
     header = trace.header
     captures = [
-        {"key": c.key, "batch": _batch_of(c.key), "bytes": c.num_bytes, "seconds": c.seconds}
+        {
+            "key": c.key,
+            "batch": _number_of("batch", c.key),
+            "drafts": _number_of("draft", c.key) or 0,
+            "bytes": c.num_bytes,
+            "seconds": c.seconds,
+        }
         for c in header.warmup.captures
     ]
     return {
@@ -95,8 +100,8 @@ def _group(header: TraceHeader, name: str) -> Json:
     return dict(group) if isinstance(group, dict) else {}
 
 
-def _batch_of(key: str) -> int | None:
-    found = _BATCH.search(key)
+def _number_of(name: str, key: str) -> int | None:
+    found = re.search(rf"{name} (\d+)", key)
     return int(found[1]) if found else None
 
 

@@ -156,6 +156,7 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
     "pad.captured": ("{n} captured, +{bytes}", "已捕获 {n} 个，+{bytes}"),
     "pad.segments": ("a chain of segments", "一串分段"),
     "pad.captured_free": ("{n} captured, in the same memory", "已捕获 {n} 个，共用同一内存"),
+    "pad.released": ("{n} captured, released since", "捕获过 {n} 个，已释放"),
     "pad.no_graph": ("not captured", "未捕获"),
     "path.graph_why": (
         "Every condition holds; {check} facts are compared again before the replay.",
@@ -227,10 +228,15 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "所有图共用一个 {bytes} 的内存池；捕获这个图增加了 {own}。",
     ),
     "run.pool_shared": (
-        "All graphs share one memory pool of {bytes}; this one fits into the memory of a larger one.",
-        "所有图共用一个 {bytes} 的内存池；这个图放得进更大的图的内存。",
+        "All graphs share one memory pool of {bytes}; capturing this one added nothing to what earlier captures took.",
+        "所有图共用一个 {bytes} 的内存池；先前的捕获占用的内存已够用，捕获这个图没有增加。",
     ),
     "run.pool": ("All graphs share one memory pool of {bytes}.", "所有图共用一个 {bytes} 的内存池。"),
+    "run.pool_none": ("No graph holds memory: their pool is empty.", "没有图占用内存：图内存池为空。"),
+    "run.pool_released": (
+        "The captured graphs were released before this step: their memory pool is empty.",
+        "捕获的图在这一步之前已被释放：图内存池为空。",
+    ),
     "run.pool_grew": ("The shared graph pool grew by {grew} to {bytes}.", "共用的图内存池增加 {grew}，达到 {bytes}。"),
     "smp.say": (
         "{n} {n|token was|tokens were} sampled; {silent} unfinished {silent|prompt|prompts} asked for none.",

@@ -174,6 +174,45 @@ def test_an_eager_step_has_addresses_and_nothing_simulated(page_over, good):
     assert "simulated by the CPU tape" not in page.locator(".ss-panel").inner_text()
 
 
+def bucket_rows(page):
+    return [text.split("\t") for text in page.locator(".ss-panel tbody tr:visible").all_inner_texts()]
+
+
+def test_after_a_release_the_panels_say_that_no_graph_is_there(page_over, good):
+    at = first(good, lambda step: step.path.reason is None) + 1
+    gone = dataclasses.replace(good.steps[at].graph, path="eager", key=None, check=(), pool_bytes=0)
+    path = dataclasses.replace(good.steps[at].path, key=None, reason="CAPTURE_NOT_ALLOWED_NOW")
+    trace = Trace(good.header, [*good.steps[:at], dataclasses.replace(good.steps[at], graph=gone, path=path)])
+    page = page_over(trace, step=at, stage=2)
+    assert [row[4] for row in bucket_rows(page)] == ["2 captured, released since"] * 3
+    focus(page)
+    press(page, "PageDown", 5)
+    said = page.locator(".ss-panel").inner_text()
+    assert "The captured graphs were released before this step: their memory pool is empty." in said
+    assert "memory pool of 0 B" not in said
+    press(page, "PageUp", 5)
+    press(page, "ArrowLeft")
+    assert [row[4] for row in bucket_rows(page)][1:] == ["2 captured, in the same memory", "2 captured, +2.0 MiB"]
+
+
+def test_a_run_without_graphs_has_an_empty_pool(page_over):
+    page = page_over(record(enabled=False), stage=7)
+    assert "No graph holds memory: their pool is empty." in page.locator(".ss-panel").inner_text()
+
+
+def test_a_bucket_counts_the_graphs_of_the_steps_own_draft_length(page_over, good):
+    drafting = dataclasses.replace(good.steps[0].schedule, draft_len=4)
+    trace = Trace(good.header, [dataclasses.replace(good.steps[0], schedule=drafting)])
+    assert [row[4] for row in bucket_rows(page_over(trace, stage=2))] == ["not captured"] * 3
+
+
+def test_a_graph_that_added_nothing_does_not_say_that_a_larger_one_is_there(page_over, prefill):
+    at = first(prefill, lambda step: step.graph.path == "prefill_replay")
+    said = page_over(prefill, step=at, stage=7).locator(".ss-panel").inner_text()
+    assert "capturing this one added nothing to what earlier captures took." in said
+    assert "larger" not in said
+
+
 def test_a_steady_step_packs_nothing_and_its_cells_say_how_they_came(page_over, good):
     at = first(good, lambda step: not step.graph.steady)
     page = page_over(good, step=at, stage=4)

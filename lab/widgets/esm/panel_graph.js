@@ -43,8 +43,8 @@ function padPanel(cx) {
   function paintTable(frame) {
     const { n, bucket: chosen } = seats(frame);
     const buckets = bucketsOf(cx, frame);
-    const warm = new Map(); // a bucket has a graph for each sampler mode
-    for (const { batch, bytes } of cx.store.header.warmup) warm.set(batch, { n: (warm.get(batch)?.n || 0) + 1, bytes: (warm.get(batch)?.bytes || 0) + bytes });
+    const warm = new Map(); // a bucket has a graph for each sampler mode, for each length of drafts
+    for (const { batch, bytes, drafts } of cx.store.header.warmup) if (drafts === frame.sch.k) warm.set(batch, { n: (warm.get(batch)?.n || 0) + 1, bytes: (warm.get(batch)?.bytes || 0) + bytes });
     table.rows(buckets.length, (item, at) => {
       const bucket = buckets[at];
       const dummies = bucket - n;
@@ -53,7 +53,7 @@ function padPanel(cx) {
       setText(item.cells[1], cx.t(dummies < 0 ? "pad.too_small" : dummies === 0 ? "pad.exact" : "pad.fits"));
       setText(item.cells[2], dummies < 0 ? "–" : dummies);
       setText(item.cells[3], dummies < 0 ? "–" : `${percent(dummies, bucket)} %`);
-      setText(item.cells[4], frame.prefill ? cx.t("pad.segments") : capture ? cx.t(capture.bytes ? "pad.captured" : "pad.captured_free", { n: capture.n, bytes: formatBytes(capture.bytes) }) : cx.t("pad.no_graph"));
+      setText(item.cells[4], frame.prefill ? cx.t("pad.segments") : capture ? cx.t(frame.released ? "pad.released" : capture.bytes ? "pad.captured" : "pad.captured_free", { n: capture.n, bytes: formatBytes(capture.bytes) }) : cx.t("pad.no_graph"));
       setClass(item.root, "ss-hit", !frame.eager && bucket === chosen);
     });
   }

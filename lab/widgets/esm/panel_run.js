@@ -70,7 +70,7 @@ function runPanel(cx) {
       paintLines(addresses, addressLines(frame));
       const own = cx.store.header.warmup.find((capture) => capture.key === run.key);
       const words = { bytes: formatBytes(run.pool), grew: formatBytes(run.pool - before), own: own ? formatBytes(own.bytes) : "" };
-      setText(poolLine, cx.t(before !== run.pool ? "run.pool_grew" : own ? (own.bytes ? "run.pool_own" : "run.pool_shared") : "run.pool", words));
+      setText(poolLine, cx.t(!run.pool ? (frame.released ? "run.pool_released" : "run.pool_none") : before !== run.pool ? "run.pool_grew" : own ? (own.bytes ? "run.pool_own" : "run.pool_shared") : "run.pool", words));
     },
   };
 }

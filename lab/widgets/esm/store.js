@@ -96,6 +96,7 @@ class Store {
     frame.prefill = frame.run.path === "prefill_replay";
     frame.wide = (frame.prefill && frame.meta.padded) || frame.n; // with the tail of a prefill bucket, which no request has
     frame.pad = frame.rows.reduce((sum, group) => sum + (group[1] === 3 ? group[5] : 0), frame.wide - frame.n);
+    frame.released = !frame.run.pool && this.header.warmup.some((one) => one.bytes); // captured once, and gone
     frame.wrong = new Map(frame.marks); // row -> what is wrong with it
     frame.meta.kv = frame.meta.cached.map((cached, i) => cached + frame.meta.q[i]);
     this.maxRows = Math.max(this.maxRows, frame.wide);

@@ -21,6 +21,7 @@ def test_a_real_trace_gives_its_model_limits_buckets_and_stages(light_trace):
     assert (header["model"], header["buckets"], header["simulated"]) == ("tiny", [1, 2, 4], True)
     assert header["limits"] == {"blocks": 33, "tokens_per_block": 16, "host": 0}
     assert [capture["batch"] for capture in header["warmup"]] == [4, 4, 2, 2, 1, 1]
+    assert {capture["drafts"] for capture in header["warmup"]} == {0}
     assert len(header["stages"]) == 13
     assert (header["prefill"], header["findings"]) == ([], [])
 
