@@ -5,6 +5,7 @@ Does not: know a trace's header or its file (``trace.py``), or word a reason.
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -70,6 +71,17 @@ def percent(share: float) -> str:
         return f"> {100 - 100 * _LEAST:g} %"
     is_near_an_end = 0 < share < 0.01 or 0.99 < share < 1
     return f"{100 * share:.{2 if is_near_an_end else 1}f} %"
+
+
+def percents(left: float, right: float) -> tuple[str, str]:
+    """Write two shares in percent, with as many digits as it takes to tell unequal ones apart."""
+    texts = (percent(left + 0.0), percent(right + 0.0))  # of -0.0 as of 0.0
+    exact = [100 * Decimal(share) for share in (left, right)]
+    digits = 2
+    while texts[0] == texts[1] and left != right:
+        texts = (f"{exact[0]:.{digits}f} %", f"{exact[1]:.{digits}f} %")
+        digits += 1
+    return texts
 
 
 def path_word(step: StepSnapshot) -> str:

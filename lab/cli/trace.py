@@ -187,7 +187,7 @@ def check_trace(arguments: argparse.Namespace) -> int:
     """Compare the graph share of a file with the least that is wanted."""
     from engine.errors import TraceError
     from lab.trace import Trace, graph_share
-    from lab.trace_summary import percent
+    from lab.trace_summary import percents
 
     wanted = arguments.min_graph_share
     if not 0 <= wanted <= 1:
@@ -209,9 +209,8 @@ def check_trace(arguments: argparse.Namespace) -> int:
         print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         verdict = "reached" if is_reached else "NOT reached"
-        print(
-            f"graph share {percent(share)}; at least {percent(wanted)} was asked for: {verdict}{_SIMULATED * simulated}"
-        )
+        here, least = percents(share, wanted)
+        print(f"graph share {here}; at least {least} was asked for: {verdict}{_SIMULATED * simulated}")
         for found in fall_offs:
             _print_fall_off(found)
     return arguments.status

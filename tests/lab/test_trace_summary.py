@@ -2,9 +2,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.snapshot import RowsView
-from lab.trace_summary import count_names, graph_share, percent, summarize
+from lab.trace_summary import count_names, graph_share, percent, percents, summarize
 from tests.lab.sample_steps import int32, sample_trace
 
 NO_ROWS = RowsView(int32([]), np.zeros(0, np.uint8), int32([]), int32([]), np.zeros(0, np.uint8), int32([]), int32([]))
@@ -34,6 +36,26 @@ def test_paths_and_reasons_are_counted_with_the_most_frequent_first():
 )
 def test_a_share_is_written_so_that_little_is_not_nothing_and_most_is_not_all(share, words):
     assert percent(share) == words
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ((0.8, 0.9), ("80.0 %", "90.0 %")),
+        ((0.8, 0.8), ("80.0 %", "80.0 %")),
+        ((21 / 26, 0.8077), ("80.769 %", "80.770 %")),
+        ((0.99991, 0.99992), ("99.991 %", "99.992 %")),
+        ((0.00001, 0.00002), ("0.001 %", "0.002 %")),
+    ],
+)
+def test_two_shares_have_as_many_digits_as_tell_them_apart(shares, words):
+    assert percents(*shares) == words
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_two_shares_look_the_same_only_if_they_are(left, right):
+    texts = percents(left, right)
+    assert (texts[0] == texts[1]) == (left == right)
 
 
 def test_a_step_without_a_forward_counts_for_no_share():

@@ -55,6 +55,13 @@ def test_a_share_that_is_not_reached_is_status_one_with_each_reason_and_its_fix(
     assert lines[3].startswith("1 x HAS_CONTEXT_UNPROMOTED")
 
 
+def test_a_share_just_below_what_is_asked_for_is_written_apart_from_it(good, capsys):
+    assert main(["trace", "check", good, "--min-graph-share", "0.8004"]) == 1
+    assert capsys.readouterr().out.startswith("graph share 80.00 %; at least 80.04 % was asked for: NOT reached")
+    assert main(["trace", "check", good, "--min-graph-share", "-0.0"]) == 0
+    assert capsys.readouterr().out.startswith("graph share 80.0 %; at least 0.0 % was asked for: reached")
+
+
 def test_as_json_the_numbers_are_those_of_the_trace(poor, capsys):
     assert main(["trace", "check", poor, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
