@@ -3,7 +3,7 @@
 It validates every input before anything is enqueued, so that one bad request costs nobody anything. It drives the
 executor one step at a time; ``generate`` and ``stream`` are loops over ``step``.
 
-Does not: schedule, batch or sample. One thread.
+Does not: schedule, batch or sample. One thread: in the middle of a step every other call raises ReentryError.
 """
 
 import dataclasses
@@ -130,8 +130,9 @@ class LLM:
         if probe is not None and not callable(getattr(probe, "emit", None)):
             message = f"a probe needs a method emit(stage, step, value), got {shown(probe)}; None detaches"
             raise ConfigError(message)
-        self._probe = probe
-        self._executor.set_probe(probe)
+        with self._executor.turn.unless_elsewhere():
+            self._probe = probe
+            self._executor.set_probe(probe)
 
     def submit(
         self,
@@ -209,14 +210,16 @@ class LLM:
     def release_graphs(self) -> None:
         """Give the memory of all graphs back; every later step runs eagerly and says why. There is no way back."""
         self._require_open()
-        self._model_engine.release_graphs()
+        with self._executor.turn.between_steps():
+            self._model_engine.release_graphs()
 
     def close(self) -> None:
         """Release graphs, then buffers; every later call raises ClosedError. Closing twice is fine."""
         if not self._is_closed:
-            self._is_closed = True
-            self._executor.set_probe(None)
-            self._model_engine.release_graphs()
+            with self._executor.turn.between_steps():
+                self._is_closed = True
+                self._executor.set_probe(None)
+                self._model_engine.release_graphs()
 
     def check(self) -> None:
         """Recompute the engine's invariants (blocks, slots, cursors); for tests and debugging."""
@@ -306,8 +309,7 @@ class LLM:
 
     def _enqueue(self, validated: ValidRequest, box: _Box | None = None) -> int:
         self._require_open()
-        self._executor.require_idle()
-        with uninterrupted():
+        with self._executor.turn.between_steps(), uninterrupted():
             spec = dataclasses.replace(validated.spec, request_id=self._next_id)
             self._next_id += 1
             self._executor.submit(LlmRequest(spec), validated.stop_checker)

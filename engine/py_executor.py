@@ -15,13 +15,12 @@ Source: TensorRT-LLM's PyExecutor, its synchronous and its overlap loop.
 
 import dataclasses
 import functools
-import threading
 from collections.abc import Collection
 
 import numpy as np
 
 from engine.config import EngineConfig
-from engine.errors import ProbeError, ReentryError, UnknownRequestError
+from engine.errors import ProbeError, UnknownRequestError
 from engine.executor.commit import OpenStep, advance, sampled_tokens
 from engine.executor.decode_batch import DecodeBatch
 from engine.executor.lifecycle import Lifecycle, Refit, RunCopies
@@ -29,6 +28,7 @@ from engine.executor.live import LiveRequest
 from engine.executor.records import FinishedRequest, SampledTokens, StepCommit
 from engine.executor.repeat import Repetition
 from engine.executor.samples import SampleSource
+from engine.executor.turn import Turn
 from engine.fields import cut, shown
 from engine.interrupts import listening, uninterrupted
 from engine.llm_request import LlmRequest
@@ -111,7 +111,7 @@ class PyExecutor:
         self._queue, self._live, self._open = self._life.queue, self._life.queue.live, self._life.open_steps
         self._unsettled: list[LlmRequest] | None = None  # of a launch that was undone, until its neighbours are read
         self._probe: Probe | None = None
-        self._stepping = threading.Lock()
+        self.turn = Turn()
         self.num_steps = 0
 
     def set_probe(self, probe: Probe | None) -> None:
@@ -135,20 +135,21 @@ class PyExecutor:
             self._queue.remove(live.request)
 
     def abort(self, request_id: int) -> None:
-        """End a live request; its output comes with the next ``step``. Raises: UnknownRequestError.
+        """End a live request; its output comes with the next ``step``. Raises: UnknownRequestError, or as ``step``.
 
         With overlap its last samples are read first: if one of them ends it, it ended by itself.
         """
-        self.require_idle()
-        self._recover()
-        if not self.is_live(request_id):
-            known = f"ids of live requests: {', '.join(map(str, self._live))}" if self._live else "no live requests"
-            message = f"request {shown(request_id)} is not waiting or running ({cut(known)})"
-            raise UnknownRequestError(message)
-        self._drain()
-        with uninterrupted():
-            if request_id in self._live:
-                self._life.finish(self._live[request_id], "abort")
+        self.turn.require_idle()
+        with self.turn.any_call, self.turn.step:  # a probe sees what is read
+            self._recover()
+            if not self.is_live(request_id):
+                known = f"ids of live requests: {', '.join(map(str, self._live))}" if self._live else "no live requests"
+                message = f"request {shown(request_id)} is not waiting or running ({cut(known)})"
+                raise UnknownRequestError(message)
+            self._drain()
+            with uninterrupted():
+                if request_id in self._live:
+                    self._life.finish(self._live[request_id], "abort")
 
     def is_live(self, request_id: int) -> bool:
         """Whether the request is waiting or running."""
@@ -165,22 +166,14 @@ class PyExecutor:
 
         Raises: ReentryError from inside a probe, or while another thread is in a step.
         """
-        self.require_idle()
-        with listening(), self._stepping:  # of two threads that come at the same instant, one steps after the other
+        self.turn.require_idle()
+        with listening(), self.turn.any_call, self.turn.step:  # of two threads at the same instant, one waits
             self._recover()
             self._settle()
             if self._live:
                 self._run_step()
             if not self._live:
                 self._drain()  # what is left are rows of requests that have ended
-
-    def require_idle(self) -> None:
-        """Refuse to touch the loop in the middle of a step."""
-        if self._stepping.locked():
-            message = (
-                "an LLM serves one call at a time and a step is running; call it from one thread, never from a probe"
-            )
-            raise ReentryError(message)
 
     def take_finished(self) -> tuple[FinishedRequest, ...]:
         """Hand out the finished requests without running anything."""
@@ -189,10 +182,14 @@ class PyExecutor:
         return finished
 
     def check(self) -> None:
-        """Recompute the loop's invariants: resources conserved, nothing held by requests that are gone."""
-        self._recover()
-        self._life.check()
-        self._schedulers.capacity.check()
+        """Recompute the loop's invariants: resources conserved, nothing held by requests that are gone.
+
+        Raises: as ``step``; in the middle of one they do not hold.
+        """
+        with self.turn.between_steps():
+            self._recover()
+            self._life.check()
+            self._schedulers.capacity.check()
 
     def _run_step(self) -> None:
         """Launch a step if one can run, then read what has been open for long enough."""

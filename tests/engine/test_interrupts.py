@@ -146,7 +146,8 @@ def test_an_interrupt_between_two_submissions_of_generate_leaves_no_orphan(monke
 def test_a_call_from_inside_a_probe_is_refused_and_changes_no_token(llm, stage):
     expected = llm.generate("hello", TOKENS)[0].token_ids
     request_id = llm.submit("hello", TOKENS)
-    for act in (llm.step, lambda: llm.generate("x"), lambda: llm.abort(request_id), lambda: llm.submit("y")):
+    calls = (llm.step, lambda: llm.generate("x"), lambda: llm.abort(request_id), lambda: llm.submit("y"))
+    for act in (*calls, llm.check, llm.release_graphs, llm.close):
         llm.set_probe(At(stage, llm.num_steps, act))
         with pytest.raises(ReentryError, match="an LLM serves one call at a time"):
             llm.step()
