@@ -11,7 +11,10 @@ import json
 import os
 import platform
 import shutil
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from engine.config import CudaGraphConfig, SchedulerConfig
 
 OK: Final = 0
 BROKEN: Final = 1
@@ -40,7 +43,7 @@ def add_parser(commands: Any) -> None:
         "doctor",
         help="say what this machine can do",
         description="Say what this machine can do, and which batches a configuration would run eagerly. "
-        "Exit status 1 when something needed is missing.",
+        "Exit status 1 when something needed is missing, or the engine refuses the configuration.",
     )
     buckets = parser.add_argument_group("the configuration to examine")
     buckets.add_argument("--max-batch-size", type=int, default=8, metavar="N", help="requests of a step (%(default)s)")
@@ -84,9 +87,10 @@ def examine() -> dict[str, Any]:
 
 
 def examine_buckets(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the decode buckets of the described configuration, and what is wrong with them, as plain values.
+    """Return the buckets of the described configuration, and what is wrong with them, as plain values.
 
-    Raises: ConfigError, as the configuration itself would.
+    refused: the engine's own words, where it takes the lists but not beside these limits. Raises: ConfigError for a
+    number or a list that it takes nowhere.
     """
     from engine.config import CudaGraphConfig, SchedulerConfig
     from engine.cuda_graphs.buckets import bucket_findings, resolve_buckets
@@ -98,16 +102,33 @@ def examine_buckets(arguments: argparse.Namespace) -> dict[str, Any]:
         prefill_num_tokens=_sizes("--prefill-num-tokens", arguments.prefill_num_tokens) or (),
         draft_lens=_sizes("--draft-lens", arguments.draft_lens) or (),
     )
+    asked = graphs.batch_sizes
     budget = {"max_batch_size": limits.max_batch_size, "max_num_tokens": limits.max_num_tokens}
     sizes = resolve_buckets(graphs, **budget)
     return {
         **budget,
         "padding": graphs.enable_padding,
+        "refused": _refusal(limits, graphs),
+        "asked_batch_sizes": None if asked is None else list(asked),
         "batch_sizes": list(sizes[0]),
         "draft_batch_sizes": {draft_len: list(of) for draft_len, of in sizes.items() if draft_len},
         "prefill_num_tokens": list(graphs.prefill_num_tokens),
         "findings": [dataclasses.asdict(finding) for finding in bucket_findings(graphs, **budget)],
     }
+
+
+def _refusal(limits: "SchedulerConfig", graphs: "CudaGraphConfig") -> str | None:
+    """Return why no engine starts with these groups side by side; drafts are as long as the lists need them."""
+    from engine.config import EngineConfig
+    from engine.errors import ConfigError
+
+    try:
+        EngineConfig(
+            scheduler=dataclasses.replace(limits, draft_len=max(graphs.draft_lens, default=0)), cuda_graph=graphs
+        )
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
@@ -123,16 +144,35 @@ def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def judge_buckets(plan: dict[str, Any]) -> list[Finding]:
-    """Turn a bucket plan into findings; ok when every batch that a step can hold has a graph."""
-    sizes = ", ".join(map(str, plan["batch_sizes"])) or "none"
+    """Turn a bucket plan into findings; ok when every decode batch that a step can hold has a graph."""
     padding = "padding on" if plan["padding"] else "padding off"
-    if plan["prefill_num_tokens"]:
-        sizes += f"; prefill {', '.join(map(str, plan['prefill_num_tokens']))}"
-    for draft_len, of in plan["draft_batch_sizes"].items():
-        sizes += f"; with {draft_len} drafts {', '.join(map(str, of)) or 'none'}"
-    ok = Finding("buckets", "ok", f"{sizes} ({padding}, at most {plan['max_batch_size']} requests a step)")
+    limit = f"({padding}, at most {plan['max_batch_size']} requests a step)"
     notes = [Finding(found["kind"], "note", found["sentence"], found["fix"]) for found in plan["findings"]]
-    return [ok if not notes else dataclasses.replace(ok, state="note"), *notes]
+    if plan["refused"] is not None:  # what it would be cut to is what no engine has
+        sizes = _listed(plan["asked_batch_sizes"] or plan["batch_sizes"])
+        value = f"{sizes} {limit}: the engine refuses this configuration"
+        return [Finding("buckets", "broken", value, plan["refused"]), *notes]
+    sizes = _listed(plan["batch_sizes"])
+    for draft_len, of in plan["draft_batch_sizes"].items():
+        sizes += f"; with {draft_len} drafts {_listed(of)}"
+    state = "note" if notes else "ok"
+    return [Finding("buckets", state, f"{sizes} {limit}"), *notes, _judge_prefill(plan)]
+
+
+def _judge_prefill(plan: dict[str, Any]) -> Finding:
+    """Say which steps with a prompt would run eagerly."""
+    most, buckets = plan["max_num_tokens"], plan["prefill_num_tokens"]
+    largest = max(buckets, default=0)
+    if largest >= most:
+        return Finding("prefill buckets", "ok", f"{_listed(buckets)} (at most {most} rows a step)")
+    eager = f"of {largest + 1} to {most} rows" if largest + 1 < most else f"of {most} rows"
+    steps = f"steps {eager} that compute a prompt" if buckets else "steps that compute a prompt"
+    value = f"{_listed(buckets)}: {steps}, beyond its last token, run eagerly"
+    return Finding("prefill buckets", "note", value, f"with {most} in CudaGraphConfig.prefill_num_tokens none does")
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes)) or "none"
 
 
 def _version(package: str) -> str | None:
@@ -214,14 +254,22 @@ def judge(report: dict[str, Any]) -> list[Finding]:
         kernels = f"native ({report['native_kernels']} kernels), vanilla"
         findings.append(Finding("attention", "ok", kernels))
         lacks = report["torch_compile_lacks"]
-        possible = "possible" if lacks is None else "not possible"
-        findings.append(Finding("torch_compile", "ok" if lacks is None else "note", possible, lacks or ""))
+        findings.append(_judge_compiling(lacks, is_tape=report["graph_backend"] == "tape"))
     compilers = {name: path for name, path in report["compiler"].items() if path}
     findings.append(Finding("compiler", "ok" if compilers else "note", ", ".join(compilers) or "none found"))
     findings.append(_judge_models(report["models"]))
     if not versions["transformers"]:
         findings.append(Finding("transformers", "note", "missing", "only `stepscope bench cpu` needs it"))
     return findings
+
+
+def _judge_compiling(lacks: str | None, *, is_tape: bool) -> Finding:
+    if lacks is not None:
+        return Finding("torch_compile", "note", "not possible", lacks)
+    if is_tape:
+        advice = "it cannot record a compiled body; CUDA graphs record kernels"
+        return Finding("torch_compile", "note", "possible, but with the CPU tape every step then runs eagerly", advice)
+    return Finding("torch_compile", "ok", "possible")
 
 
 def _judge_device(device: dict[str, Any]) -> Finding:

@@ -135,6 +135,64 @@ def test_prefill_buckets_are_examined_too(capsys):
     assert plan["prefill_num_tokens"] == [64, 128]
 
 
+@pytest.mark.parametrize(
+    ("options", "state", "value"),
+    [
+        ([], "note", "none: steps that compute a prompt, beyond its last token, run eagerly"),
+        (
+            ["--prefill-num-tokens", "64"],
+            "note",
+            "64: steps of 65 to 512 rows that compute a prompt, beyond its last token, run eagerly",
+        ),
+        (
+            ["--prefill-num-tokens", "64,511"],
+            "note",
+            "64, 511: steps of 512 rows that compute a prompt, beyond its last token, run eagerly",
+        ),
+        (["--prefill-num-tokens", "64,512"], "ok", "64, 512 (at most 512 rows a step)"),
+    ],
+)
+def test_prompts_that_no_prefill_bucket_holds_are_named(options, state, value, capsys):
+    [found] = [one for one in doctor.judge_buckets(printed_plan(capsys, *options)) if one.name == "prefill buckets"]
+    assert (found.state, found.value) == (state, value)
+    assert bool(found.advice) == (state == "note")
+
+
+@pytest.mark.parametrize(
+    ("options", "listed", "advice"),
+    [
+        (
+            ["--max-batch-size", "4", "--batch-sizes", "1,8"],
+            "1, 8",
+            "CudaGraphConfig.batch_sizes must not exceed SchedulerConfig.max_batch_size=4, got (1, 8); drop the larger",
+        ),
+        (
+            ["--prefill-num-tokens", "1024", "--max-batch-size", "4"],
+            "1, 2, 4",
+            "CudaGraphConfig.prefill_num_tokens must not exceed SchedulerConfig.max_num_tokens=512, got (1024,); drop",
+        ),
+    ],
+)
+def test_what_the_engine_refuses_is_called_refused(options, listed, advice, capsys):
+    assert main(["doctor", *options]) == 1
+    [line] = [line for line in capsys.readouterr().out.splitlines() if " buckets: " in line]
+    begin = f"broken  buckets: {listed} (padding on, at most 4 requests a step): the engine refuses this configuration"
+    assert line.startswith(f"{begin}  ({advice}")
+
+
+def test_drafts_of_any_length_are_no_refusal(capsys):
+    assert printed_plan(capsys, "--draft-lens", "8")["refused"] is None
+
+
+def test_a_compiled_body_that_the_tape_cannot_record_is_a_note(report):
+    simulated = report | {"graph_backend": "tape", "torch_compile_lacks": None}
+    [found] = [finding for finding in doctor.judge(simulated) if finding.name == "torch_compile"]
+    assert (found.state, found.value) == ("note", "possible, but with the CPU tape every step then runs eagerly")
+    real = report | {"graph_backend": "cuda", "torch_compile_lacks": None}
+    [found] = [finding for finding in doctor.judge(real) if finding.name == "torch_compile"]
+    assert (found.state, found.value, found.advice) == ("ok", "possible", "")
+
+
 def test_draft_lengths_are_examined_too(capsys):
     options = ("--max-batch-size", "8", "--max-num-tokens", "20", "--draft-lens", "4,20")
     plan = printed_plan(capsys, *options)
