@@ -253,6 +253,12 @@ def fix(reason: str, language: str = "en", **arguments: object) -> str | None:
     return None if words is None else _fill(words, reason, language, arguments)
 
 
+def fix_arguments(reason: str) -> frozenset[str]:
+    """Return the names of the numbers in a fix; without any it is the same for every step. Raises: as ``row_of``."""
+    words = row_of(reason).fix
+    return frozenset() if words is None else placeholders(words.en)
+
+
 def _fill(words: Words, reason: str, language: str, arguments: Mapping[str, object]) -> str:
     missing = sorted(placeholders(words.en) - arguments.keys())
     if missing:

@@ -219,8 +219,9 @@ def check_trace(arguments: argparse.Namespace) -> int:
 def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
     """Return each reason for an eager step, most frequent first: its count, where it came first, words and fix.
 
-    first, largest and steps are indices into the trace; the fix is for the step with the most rows, so that a bucket
-    that is made for it holds the others too.
+    first, largest, example and steps are indices into the trace; the fix is for the step with the most rows, so that a
+    bucket that is made for it holds the others too. A fix without a number is the same for all: its example, on which
+    it can be proved, is the plainest of them, which needs nothing else.
     """
     from lab import reasons
     from lab.widgets.narration import reason_arguments
@@ -235,6 +236,8 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
         first_numbers, numbers = (
             reason_arguments(trace.steps[at], trace.header.buckets) for at in (places[0], largest)
         )
+        fix = reasons.fix(reason, **numbers) if reason in reasons.REASONS else None
+        is_for_all = fix is not None and not reasons.fix_arguments(reason)
         found.append(
             {
                 "reason": reason,
@@ -243,25 +246,31 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
                 "first_step": trace.steps[places[0]].step,
                 "largest": largest,
                 "largest_step": trace.steps[largest].step,
+                "example": min(places, key=lambda at: _plainness(trace.steps[at])) if is_for_all else largest,
                 "steps": places,
                 "sentence": reasons.recorded_sentence(reason, **first_numbers),
-                "fix": reasons.fix(reason, **numbers) if reason in reasons.REASONS else None,
+                "fix": fix,
             }
         )
     return found
 
 
+def _plainness(step: "StepSnapshot") -> tuple[int, int]:
+    """Order steps by what a graph for them needs: none with a prompt, few rows."""
+    return sum(span.kind == "C" for span in step.schedule.spans), step.num_rows
+
+
 def _prove(trace: "Trace", found: dict[str, Any], model: str | None) -> dict[str, Any]:
-    """Prove the smallest change for the largest step of a reason, and count what it does for the reason's others."""
+    """Prove the smallest change for a reason's example step, and count what it does for the reason's others."""
     from lab.counterfactuals.search import counterfactual
     from lab.counterfactuals.workload import cover
 
-    answer = counterfactual(trace, found["largest"], model=model)
+    answer = counterfactual(trace, found["example"], model=model)
     proof = answer.proof
     covered = None if proof is None else cover(trace, found["steps"], proof, model=model)
     return {
         "change": [{"field": one.field, "before": one.before, "after": one.after} for one in answer.change],
-        "of_step": trace.steps[found["largest"]].step,
+        "of_step": trace.steps[found["example"]].step,
         "step": None if proof is None else proof.step,
         "path": None if proof is None else proof.path,
         "key": None if proof is None else proof.key,
@@ -272,11 +281,13 @@ def _prove(trace: "Trace", found: dict[str, Any], model: str | None) -> dict[str
 
 
 def _print_fall_off(found: dict[str, Any]) -> None:
-    from lab.reasons import REASONS
+    from lab.reasons import REASONS, fix_arguments
 
     print(f"{found['count']} x {found['reason']}, first at step {found['first_step']}: {found['sentence']}")
-    whose = f" for step {found['largest_step']}, the largest" if found["largest"] != found["first"] else ""
-    nothing = "none" if found["reason"] in REASONS else "not known"
+    is_known = found["reason"] in REASONS
+    is_for_one = is_known and fix_arguments(found["reason"]) and found["largest"] != found["first"]
+    whose = f" for step {found['largest_step']}, the largest" if is_for_one else ""
+    nothing = "none" if is_known else "not known"
     print(f"    smallest fix{whose}: {found['fix'] or nothing}")
     if "proved" in found:
         _print_proof(found["proved"])

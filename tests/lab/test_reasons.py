@@ -15,6 +15,7 @@ from lab.reasons import (
     NOT_RECORDED,
     REASONS,
     fix,
+    fix_arguments,
     reason_sentence,
     recorded_clause,
     recorded_sentence,
@@ -100,6 +101,12 @@ def test_the_numbers_appear_in_the_words():
     )
     assert reason_sentence("HAS_CONTEXT_UNPROMOTED") == "a prompt is being computed"
     assert reason_sentence("HAS_CONTEXT_UNPROMOTED", "zh") == "批次中有正在计算的提示"
+
+
+def test_a_fix_without_numbers_is_told_from_one_for_a_certain_step():
+    assert fix_arguments(FallOff.ABOVE_LARGEST_BUCKET) == {"requests"}
+    assert fix_arguments("COMPILE_NOT_RECORDED") == fix_arguments("GRAPHS_DISABLED") == frozenset()
+    assert fix_arguments(FallOff.WARMUP) == frozenset()
 
 
 def test_every_section_explains_a_reason_and_has_a_note():

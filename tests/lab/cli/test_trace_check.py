@@ -108,6 +108,16 @@ def test_the_fix_and_the_proof_are_for_the_largest_step_of_a_reason(tmp_path, ca
     assert found["proved"]["coverage"] == {"num_steps": 3, "num_on_graph": 3, "num_gone": 0, "graph_share": 1.0}
 
 
+def test_a_fix_that_is_the_same_for_all_is_proved_on_a_plain_decode(tmp_path, capsys):
+    path = record(tmp_path / "off.gz", enabled=False)
+    assert main(["trace", "check", path, "--prove"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("5 x GRAPHS_DISABLED, first at step 0: ")
+    assert lines[2] == "    smallest fix: Set CudaGraphConfig(enabled=True)."
+    assert lines[3].startswith("    proved for step 1: CudaGraphConfig.enabled: False → True. ")
+    assert lines[4].startswith("    in the whole re-run, on a graph: 4 of the 5 steps of this reason; ")
+
+
 def test_a_proof_for_one_step_does_not_speak_for_the_others(poor, capsys, monkeypatch):
     real = workload.cover
     monkeypatch.setattr(
