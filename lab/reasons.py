@@ -119,10 +119,9 @@ _FALL_OFFS: Final = (
             "对 {requests} 个请求来说，大小为 {bucket} 的桶有空位，但没有自带块和槽位的假请求来补满。",
         ),
         fix=Words(
-            "Keep the engine's graphs: LLM.release_graphs gives the dummy back too. With {requests} in "
-            "CudaGraphConfig.batch_sizes such a batch needs no dummy.",
-            "保留引擎的图：LLM.release_graphs 也会归还填充请求。若 {requests} 在 CudaGraphConfig.batch_sizes 中，"
-            "这样的批次不需要填充。",
+            "Keep the engine's graphs: LLM.release_graphs gives all of them back, and the dummy with them; only a new "
+            "engine captures again.",
+            "保留引擎的图：LLM.release_graphs 会归还所有的图以及填充请求；只有新建的引擎才会再次捕获。",
         ),
         section=Section.PADDING,
     ),
@@ -143,12 +142,14 @@ _FALL_OFFS: Final = (
         reason=FallOff.CAPTURE_NOT_ALLOWED_NOW,
         clause=Words("there is no graph for it, and serving never captures", "没有对应的图，而服务期间不捕获"),
         sentence=Words(
-            "No graph exists for bucket {bucket}, and capturing is allowed in warm-up only.",
-            "大小为 {bucket} 的桶没有图，而捕获只允许在预热阶段进行。",
+            "No graph is left for this step ({requests} {requests|request|requests}, {rows} {rows|row|rows}), and "
+            "capturing is allowed in warm-up only.",
+            "已没有图可供本步使用（{requests} 个请求，{rows} 行），而捕获只允许在预热阶段进行。",
         ),
         fix=Words(
-            "Have {bucket} in CudaGraphConfig.batch_sizes when the engine starts, and do not release its graphs.",
-            "在引擎启动时把 {bucket} 放进 CudaGraphConfig.batch_sizes，并且不要释放它的图。",
+            "Keep the engine's graphs: LLM.release_graphs gives all of them back, and only a new engine captures "
+            "again.",
+            "保留引擎的图：LLM.release_graphs 会归还所有的图，只有新建的引擎才会再次捕获。",
         ),
         section=Section.CAPTURE_AND_REPLAY,
     ),

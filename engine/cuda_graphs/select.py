@@ -8,7 +8,8 @@ did not capture it or it was released; serving never captures.
 A step that verifies drafts needs a graph of its draft length: it has 1 + K rows for each request.
 
 A step with contexts has no decode graph. Where prefill chains were captured, it has conditions of its own, and the
-selection names the chain's bucket in place of a key: its rows, not its requests, are what is padded.
+selection names the chain's bucket in place of a key: its rows, not its requests, are what is padded. Where they were
+released, no bucket would help, and the reason says so.
 
 Does not: see the metadata object, allocate a dummy, capture. Source: the refusal order of TensorRT-LLM's graph
 runner, reduced to a decoder on one rank.
@@ -27,12 +28,14 @@ class BodyFacts:
     """What there is for the layer stack alone.
 
     is_recorded: graphs can record it (the tape cannot record a compiled one). prefill_buckets: rows that have a chain,
-    ascending. num_rows: of the step, unpadded.
+    ascending. num_rows: of the step, unpadded. released_buckets: rows whose chains are gone, ascending; no chain is
+    left then.
     """
 
     is_recorded: bool = True
     prefill_buckets: tuple[int, ...] = ()
     num_rows: int = 0
+    released_buckets: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def select_graph(facts: GraphFacts) -> Selection:
     rows = prefill_bucket(
         num_tokens=facts.body.num_rows, num_contexts=facts.num_contexts, buckets=facts.body.prefill_buckets
     )
-    has_chains = bool(facts.num_contexts and facts.body.prefill_buckets)
+    has_chains = bool(facts.num_contexts and (facts.body.prefill_buckets or facts.body.released_buckets))
     tries = _common_tries(facts)
     tries += _prefill_tries(facts.body, rows) if has_chains else _decode_tries(facts, usable, bucket, key)
     conditions: list[Condition] = []
@@ -129,6 +132,9 @@ def _common_tries(facts: GraphFacts) -> tuple[_Try, ...]:
 
 
 def _prefill_tries(body: BodyFacts, rows: int | None) -> tuple[_Try, ...]:
+    if not body.prefill_buckets:
+        meant = round_up_to_bucket(body.num_rows, body.released_buckets) or body.released_buckets[-1]
+        return ((FallOff.CAPTURE_NOT_ALLOWED_NOW, False, f"a graph for (prefill {meant})", "none"),)
     return (
         (
             FallOff.ABOVE_LARGEST_PREFILL_BUCKET,

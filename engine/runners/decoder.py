@@ -239,9 +239,11 @@ class DecoderRunner(ScheduledModelRunner):
 
     def _plan(self, batch: ScheduledRequests, padded: PaddedBatch, *, is_dummy: bool) -> StepPlan:
         """Choose the graph, and with it the metadata object."""
-        mode, parts, chains = sample_mode(padded), self._parts, self._parts.prefill.captured
-        has_chain = bool(chains) and num_contexts_left(batch, padded) > 0
-        num_rows = sum([span.num_rows for span in batch.spans]) if has_chain else 0
+        mode, parts, prefill = sample_mode(padded), self._parts, self._parts.prefill
+        chains = prefill.captured
+        released = prefill.buckets if not chains else ()
+        has_contexts = bool(chains or released) and num_contexts_left(batch, padded) > 0
+        num_rows = sum([span.num_rows for span in batch.spans]) if has_contexts else 0
         facts = graph_facts(
             batch,
             padded,
@@ -250,7 +252,7 @@ class DecoderRunner(ScheduledModelRunner):
             mode=mode,
             is_warmup=is_dummy,
             captured=parts.graphs.captured_keys,
-            body=BodyFacts(self._config.is_body_recorded, chains, num_rows),
+            body=BodyFacts(self._config.is_body_recorded, chains, num_rows, released),
         )
         selection = self._decisions.select_graph(facts)
         metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)

@@ -137,10 +137,11 @@ class NullRunner(ScheduledModelRunner):
         return PaddedBatch(batch, _LaterSpans(make, batch.num_requests + num_padding), num_padding, promoted_ids)
 
     def _select(self, batch: ScheduledRequests, padded: PaddedBatch, *, is_dummy: bool) -> Selection:
-        """Choose the graph; chains count as captured once warm-up has been, or where there is nothing else."""
+        """Choose the graph; chains count as captured from warm-up to release."""
         config = self._config
-        chains = config.prefill_buckets if self._captured or not config.buckets else ()
-        num_rows = batch.budget.num_tokens if chains and num_contexts_left(batch, padded) else 0
+        meant = config.prefill_buckets
+        chains, released = ((), meant) if self._dummies is None else (meant, ())
+        num_rows = batch.budget.num_tokens if meant and num_contexts_left(batch, padded) else 0
         return self._decisions.select_graph(
             graph_facts(
                 batch,
@@ -150,7 +151,7 @@ class NullRunner(ScheduledModelRunner):
                 mode=SampleMode.GREEDY,
                 is_warmup=is_dummy,
                 captured=self._captured,
-                body=BodyFacts(is_recorded=True, prefill_buckets=chains, num_rows=num_rows),
+                body=BodyFacts(is_recorded=True, prefill_buckets=chains, num_rows=num_rows, released_buckets=released),
             )
         )
 

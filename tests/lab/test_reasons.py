@@ -84,7 +84,9 @@ def test_a_fix_names_fields_that_exist_in_both_languages(member):
         assert field in {f.name for f in dataclasses.fields(CONFIGS[config])}
         assert re.search(rf"{config}[.(]{field}", row.fix.zh)
     names_another_reason = member is DeferralReason.BEHIND_BLOCKED_REQUEST
-    assert row.fix is None or bool(row.fields) != names_another_reason
+    is_of_released_graphs = member in (FallOff.NO_DUMMY_SLOT, FallOff.CAPTURE_NOT_ALLOWED_NOW)  # a call, not a field
+    assert is_of_released_graphs == ("LLM.release_graphs" in (row.fix.en if row.fix else ""))
+    assert row.fix is None or bool(row.fields) != (names_another_reason or is_of_released_graphs)
 
 
 def test_a_fall_off_or_deferral_without_a_fix_is_the_warm_up_alone():
@@ -101,6 +103,19 @@ def test_the_numbers_appear_in_the_words():
     )
     assert reason_sentence("HAS_CONTEXT_UNPROMOTED") == "a prompt is being computed"
     assert reason_sentence("HAS_CONTEXT_UNPROMOTED", "zh") == "批次中有正在计算的提示"
+
+
+def test_after_a_release_no_bucket_is_named_as_the_fix():
+    assert sentence(FallOff.CAPTURE_NOT_ALLOWED_NOW, requests=3, rows=24) == (
+        "No graph is left for this step (3 requests, 24 rows), and capturing is allowed in warm-up only."
+    )
+    assert fix(FallOff.CAPTURE_NOT_ALLOWED_NOW) == (
+        "Keep the engine's graphs: LLM.release_graphs gives all of them back, and only a new engine captures again."
+    )
+    assert fix(FallOff.NO_DUMMY_SLOT) == (
+        "Keep the engine's graphs: LLM.release_graphs gives all of them back, and the dummy with them; only a new "
+        "engine captures again."
+    )
 
 
 def test_a_fix_without_numbers_is_told_from_one_for_a_certain_step():

@@ -159,6 +159,34 @@ def test_a_step_above_every_chain_names_its_rows_and_the_largest():
     assert (selection.conditions[-1].needed, selection.conditions[-1].got) == ("at most 64 rows", "65")
 
 
+@pytest.mark.parametrize(("num_rows", "meant"), [(7, 8), (8, 8), (20, 64), (65, 64)])
+def test_a_step_whose_chains_were_released_says_so_whatever_its_rows(num_rows, meant):
+    body = BodyFacts(num_rows=num_rows, released_buckets=(8, 64))
+    selection = select_graph(_bare_facts(num_contexts=1, captured=frozenset(), body=body))
+    assert (selection.reason, selection.key, selection.prefill_bucket) == (FallOff.CAPTURE_NOT_ALLOWED_NOW, None, None)
+    failed = selection.conditions[-1]
+    assert (failed.needed, failed.got) == (f"a graph for (prefill {meant})", "none")
+    assert select_graph(_bare_facts(num_requests=2, body=body)).conditions[-1].needed.startswith("a graph for (batch 2")
+
+
+def test_prompts_after_a_release_are_eager_because_of_the_release():
+    chosen = []
+
+    def watched(facts):
+        chosen.append(select_graph(facts))
+        return chosen[-1]
+
+    config = EngineConfig(
+        device="cpu", max_seq_len=32, cuda_graph=CudaGraphConfig(batch_sizes=(1, 2, 4), prefill_num_tokens=(64,))
+    )
+    with LLM("tiny", config, decisions=Decisions(select_graph=watched)) as llm:
+        llm.generate([[5, 6, 7]] * 3, SamplingParams(max_tokens=1))
+        assert (chosen[-1].reason, chosen[-1].prefill_bucket) == (None, 64)
+        llm.release_graphs()
+        llm.generate([[5, 6, 8]] * 3, SamplingParams(max_tokens=1))
+    assert chosen[-1].reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
+
+
 def _release_graphs(llm):
     llm.release_graphs()
 

@@ -135,7 +135,7 @@ def test_released_chains_leave_steps_that_run_eagerly():
         llm._model_engine._runner._parts.prefill.release()
         (first, *_), tokens = run(llm, [6])
     assert tokens == expected
-    assert first["reason"] is FallOff.HAS_CONTEXT_UNPROMOTED
+    assert first["reason"] is FallOff.CAPTURE_NOT_ALLOWED_NOW
 
 
 def test_a_refused_chain_fails_its_requests_and_no_others(monkeypatch):

@@ -107,6 +107,17 @@ def test_released_graphs_give_the_dummy_back_and_steps_say_why_they_are_eager():
     assert values[Stage.GRAPH_CHOSEN].reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
 
 
+@pytest.mark.parametrize("buckets", [(), (1, 4)])
+def test_released_chains_are_told_from_chains_that_were_never_there(buckets):
+    manager = resources()
+    made = runner(manager, buckets=buckets, prefill_buckets=(32,))
+    values, _ = decide(made, manager, batch(contexts=[waiting(1, prompt_len=9)]))
+    assert values[Stage.GRAPH_CHOSEN].prefill_bucket == 32
+    made.release_graphs()
+    values, _ = decide(made, manager, batch(contexts=[waiting(2, prompt_len=9)]))
+    assert values[Stage.GRAPH_CHOSEN].reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
+
+
 def test_there_are_no_logits():
     manager = resources()
     outputs = runner(manager).forward(ScheduledInputs(batch(generations=[running(1)]), 0), resource_manager=manager)

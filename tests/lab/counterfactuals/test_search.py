@@ -118,6 +118,14 @@ def test_released_graphs_are_no_matter_of_configuration(reason):
     assert f"What sent the recorded step off ({reason}) is not in the configuration." in answer.sentence
 
 
+def test_a_prompt_after_a_release_is_no_matter_of_configuration():
+    trace = record(release=True, batch_sizes=(1, 3), prefill_num_tokens=(32,))
+    answer = counterfactual(trace, 0)
+    assert (answer.reason, answer.change) == ("CAPTURE_NOT_ALLOWED_NOW", ())
+    assert answer.proof is not None
+    assert answer.proof.path == "prefill_replay"
+
+
 def test_every_reason_of_a_serving_step_has_a_counterfactual_here():
     assert {*MET_BY, *RELEASED} == {*FallOff} - {FallOff.WARMUP}
 
