@@ -35,7 +35,13 @@ from engine.reasons import PathKind
 from engine.resources import ResourceManager
 from engine.runners.body_warmup import capture_chains, compile_body
 from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
-from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
+from engine.runners.interface import (
+    ForwardOutputs,
+    PendingLogits,
+    ScheduledModelRunner,
+    WarmupReport,
+    require_cold,
+)
 from engine.runners.model_forward import ModelForward
 from engine.runners.steady_path import SteadyPath, SteadyUse, StepPlan, recording_facts
 from engine.sampling.sampler import SamplerState
@@ -183,6 +189,7 @@ class DecoderRunner(ScheduledModelRunner):
         """
         started = time.perf_counter()
         parts, config = self._parts, self._config
+        require_cold(is_warm=config.captures and self._dummies is not None)
         graphs, dummies = parts.graphs, PaddingDummies(resource_manager)
         compile_body(parts.model, config.compiled_rows, parts.preparer.buffers, parts.eager_metadata, parts.stream)
         with dummies.warm_up_batch([1], is_context=True) as batch:  # what a prompt needs first is there by now

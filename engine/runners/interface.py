@@ -14,6 +14,7 @@ import torch
 
 from engine.cuda_graphs.prefill import PrefillReport
 from engine.cuda_graphs.runner import CaptureReport
+from engine.errors import CaptureRefusedError
 from engine.inputs.records import PackedInputs, RunEvent, ScheduledInputs
 from engine.probe import Probe
 from engine.resources import ResourceManager
@@ -86,7 +87,10 @@ class ScheduledModelRunner(ModelRunner):
 
     @abc.abstractmethod
     def warmup(self, resource_manager: ResourceManager) -> "WarmupReport":
-        """Capture what will be replayed; nothing is captured afterwards."""
+        """Capture what will be replayed; nothing is captured afterwards.
+
+        Raises: CaptureRefusedError while there are graphs from before; they stay.
+        """
 
 
 class PackedModelRunner(ModelRunner):
@@ -106,3 +110,10 @@ class WarmupReport:
     seconds: float
     simulated: bool
     prefill_captures: tuple[PrefillReport, ...] = ()
+
+
+def require_cold(*, is_warm: bool) -> None:
+    """Refuse a second warm-up: it would capture over graphs that serve. Raises: CaptureRefusedError."""
+    if is_warm:
+        message = "warm-up runs once, and this engine's graphs serve already; for other graphs make a new LLM"
+        raise CaptureRefusedError(message)

@@ -22,7 +22,13 @@ from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
 from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
-from engine.runners.interface import ForwardOutputs, PendingLogits, ScheduledModelRunner, WarmupReport
+from engine.runners.interface import (
+    ForwardOutputs,
+    PendingLogits,
+    ScheduledModelRunner,
+    WarmupReport,
+    require_cold,
+)
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
 
 
@@ -105,6 +111,7 @@ class NullRunner(ScheduledModelRunner):
 
     def warmup(self, resource_manager: ResourceManager) -> WarmupReport:
         """Take the padding dummy's block and slot, and count every configured key as captured."""
+        require_cold(is_warm=self._dummies is not None)
         if self._config.graphs_enabled:
             dummies = PaddingDummies(resource_manager)
             dummies.preallocate()

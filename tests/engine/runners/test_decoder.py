@@ -7,7 +7,7 @@ import pytest
 
 from engine import LLM, CudaGraphConfig, EngineConfig, SamplingParams, SchedulerConfig
 from engine.cuda_graphs.dummies import PADDING_DUMMY_ID
-from engine.errors import ReplayRefusedError
+from engine.errors import CaptureRefusedError, ReplayRefusedError
 from engine.inputs.records import Writer
 from engine.probe import Stage
 from engine.reasons import FallOff, PathKind
@@ -178,6 +178,16 @@ def test_a_failed_warm_up_gives_the_dummy_back_and_releases_the_graphs(monkeypat
     kv_cache = seen["resources"].kv_cache
     assert kv_cache.num_free_blocks == kv_cache.num_blocks
     assert seen["graphs"].captured_keys == frozenset()
+
+
+def test_a_second_warm_up_is_refused_and_the_graphs_go_on_serving():
+    with LLM("tiny", config(prefill_num_tokens=(32,))) as llm:
+        expected = [facts["path"] for facts in run(llm, 3)]
+        with pytest.raises(CaptureRefusedError, match="warm-up runs once, and this engine's graphs serve already"):
+            llm._model_engine.warmup(llm._resources)
+        llm.check()
+        assert [facts["path"] for facts in run(llm, 3)] == expected
+        assert expected == [PathKind.PREFILL_REPLAY, *[PathKind.REPLAY] * 3]
 
 
 def test_a_rebound_metadata_tensor_is_refused_at_replay_and_ends_only_its_requests():

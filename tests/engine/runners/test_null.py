@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.errors import CaptureRefusedError
 from engine.inputs.records import ScheduledInputs
 from engine.kv_cache.manager import KVCacheManager
 from engine.kv_cache.seq_slots import SeqSlotManager
@@ -116,6 +117,16 @@ def test_released_chains_are_told_from_chains_that_were_never_there(buckets):
     made.release_graphs()
     values, _ = decide(made, manager, batch(contexts=[waiting(2, prompt_len=9)]))
     assert values[Stage.GRAPH_CHOSEN].reason is FallOff.CAPTURE_NOT_ALLOWED_NOW
+
+
+def test_a_second_warm_up_is_refused_and_the_graphs_stay():
+    manager = resources()
+    made = runner(manager)
+    with pytest.raises(CaptureRefusedError, match="warm-up runs once"):
+        made.warmup(manager)
+    manager.check()
+    values, _ = decide(made, manager, batch(generations=[running(1)]))
+    assert values[Stage.GRAPH_CHOSEN].key is not None
 
 
 def test_there_are_no_logits():
