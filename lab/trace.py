@@ -178,8 +178,9 @@ class Trace:
         """Return an index into the steps as one from 0 on; negative ones count from the end. Raises: TraceError."""
         count = len(self)
         if isinstance(i, bool) or not isinstance(i, int) or not -count <= i < count:
-            there = f"an index from {-count} to {count - 1}" if count else "left out: the trace has no steps"
-            message = f"step must be {there}, got {shown(i)}"
+            message = f"step must be an index from {-count} to {count - 1}, got {shown(i)}"
+            if not count:
+                message = f"the trace has no steps, so there is no step {shown(i)}"
             raise TraceError(message)
         return i % count
 

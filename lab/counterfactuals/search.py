@@ -180,8 +180,8 @@ def _answer(
     reason = step.path.reason
     said: list[Said] = [("whatif.change", _change_words(one)) for one in change]
     if proof is None:
-        names = [", ".join(dict.fromkeys(str(one) for attempt in tried for one in attempt.change))]
-        said.append(("whatif.none", {"tried": names[0] or "–"}))
+        names = ", ".join(dict.fromkeys(str(one) for attempt in tried for one in attempt.change))
+        said.append(("whatif.none", {"tried": names}) if tried else ("whatif.untried", {}))
     else:
         words = {"step": proof.step, "path": (f"run.{proof.path}", {}), "key": proof.key or "–"}
         said.append(("whatif.proved" if change else "whatif.by_itself", words))

@@ -46,6 +46,7 @@ WHAT_IF_WORDS: Final[dict[str, tuple[str, str]]] = {
         "No change of the stated set helps. Tried: {tried}.",
         "所列的改动都没有用。已尝试：{tried}。",
     ),
+    "whatif.untried": ("No change was tried.", "没有尝试任何改动。"),
     "whatif.tried": ("{n} {n|change was|changes were} tried before it.", "在它之前尝试了 {n} 种改动。"),
     "whatif.simulated": (
         "The graph of the re-run is simulated by the CPU tape.",

@@ -8,6 +8,7 @@ import pytest
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from engine.errors import TraceError
 from engine.reasons import FallOff
+from lab.counterfactuals import search
 from lab.counterfactuals.changes import CHANGES, variations
 from lab.counterfactuals.search import _facts, counterfactual
 from lab.counterfactuals.workload import Workload
@@ -146,11 +147,21 @@ def test_a_step_on_a_graph_needs_nothing():
     assert str(answer) == "This step is on a graph already: nothing has to change."
 
 
-def test_when_nothing_helps_that_is_said_with_what_was_tried():
+def test_when_nothing_helps_that_is_said_with_what_was_tried(monkeypatch):
+    monkeypatch.setattr(search, "_try", lambda *_: (None, "refused: by the test"))
+    trace = record(batch_sizes=(1, 2))
+    answer = counterfactual(trace, first(trace, FallOff.ABOVE_LARGEST_BUCKET), max_fields=1)
+    assert (answer.change, answer.proof) == ((), None)
+    assert answer.sentence.startswith(
+        "No change of the stated set helps. Tried: CudaGraphConfig.batch_sizes: (1, 2) → (1, 2, 3), "
+    )
+
+
+def test_when_nothing_was_tried_that_is_said():
     trace = record(batch_sizes=(1, 2))
     answer = counterfactual(trace, first(trace, FallOff.ABOVE_LARGEST_BUCKET), max_fields=0)
     assert (answer.change, answer.proof, answer.tried) == ((), None, ())
-    assert answer.sentence == "No change of the stated set helps. Tried: –."
+    assert answer.sentence == "No change was tried."
 
 
 def test_a_step_that_would_not_fall_off_again_is_told_apart():
