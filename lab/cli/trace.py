@@ -224,7 +224,7 @@ def find_fall_offs(trace: "Trace") -> list[dict[str, Any]]:
     it can be proved, is the plainest of them, which needs nothing else.
     """
     from lab import reasons
-    from lab.widgets.narration import reason_arguments
+    from lab.reason_numbers import reason_arguments
 
     met: dict[str, list[int]] = {}
     for at, step in enumerate(trace.steps):

@@ -33,12 +33,13 @@ from lab.collector import collector_held
 from lab.ledger import LedgerView
 from lab.ledger_history import picked
 from lab.outline import IMPORTED
+from lab.reason_numbers import reason_arguments
 from lab.snapshot import LAYERS, ROW_KINDS, WRITERS, BufferView, IntArray, MetadataView, RowsView, StepSnapshot
 from lab.trace import RequestRecord, RowMark, Trace, TraceHeader
 from lab.trace_summary import path_word
 from lab.widgets.header import encode_header
 from lab.widgets.masks import TELLS
-from lab.widgets.narration import changes, reason_arguments, sentences
+from lab.widgets.narration import changes, sentences
 from lab.widgets.outline_frames import outlined
 
 HEAD_TOKENS: Final = 24  # the same numbers stand in esm/panel_rows.js

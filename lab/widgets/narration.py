@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lab.outline import is_outline, outline_said
+from lab.reason_numbers import reason_arguments
 from lab.snapshot import StepSnapshot
 from lab.trace_summary import path_word
 
@@ -33,23 +34,6 @@ def _who(request_ids: Sequence[int]) -> dict[str, Any]:
 def is_steady(step: StepSnapshot) -> bool:
     """Return whether the step was derived on the device from the one before, so that nothing was packed."""
     return not step.graph.steady
-
-
-def reason_arguments(step: StepSnapshot, buckets: Sequence[int]) -> dict[str, Any]:
-    """Return the numbers that a reason's sentence may quote."""
-    failed = next((line for line in step.path.conditions if line.passed is False), None)
-    number = next((word for word in failed.needed.split() if word.isdigit()), "0") if failed else "0"
-    return {
-        "requests": step.path.num_requests,
-        "bucket": step.path.bucket,
-        "largest": buckets[-1] if buckets else 0,
-        "rows": sum(span.num_rows for span in step.schedule.spans),
-        "largest_rows": number,
-        "drafts": number,
-        "contexts": sum(span.kind == "C" for span in step.schedule.spans),
-        "mode": failed.needed.split()[0] if failed and failed.needed else "",
-        "captured": failed.got if failed else "",
-    }
 
 
 def _what(step: StepSnapshot) -> Said:
