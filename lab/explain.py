@@ -3,21 +3,21 @@
 ``sentences`` joins what was scheduled, deferred, reserved, padded, chosen, sampled and committed, in the order of the
 stages. A pair travels (to a browser, into a test) without its words; ``render`` looks the words up.
 
-Does not: judge a step, or word the reasons themselves beyond naming them with their numbers (``reasons.py`` holds
-their sentences, fixes and anchors).
+Does not: judge a step, or word the reasons and their fixes themselves (``reasons.py`` holds those).
 Source: a sentence per step in plain words is what users of step-through visualisers ask for.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import ConfigError
 from engine.fields import shown
 from lab.outline import is_outline, outline_text
-from lab.reasons import recorded_clause
+from lab.reason_numbers import reason_arguments
+from lab.reasons import REASONS, fix, fix_arguments, recorded_clause, row_of
 from lab.snapshot import ConditionView, StepSnapshot
 
 LANGUAGES: Final = ("en", "zh")
@@ -66,6 +66,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.capture": "The graph {key} is captured.",
         "chosen.eager": "It runs eagerly: {reason} (needed: {needed}; got: {got}).",
         "chosen.eager.plain": "It runs eagerly.",
+        "fix": "Smallest fix: {fix}",
         "simulated": "The graph is simulated by the CPU tape: addresses and contents are real, speed is not.",
         "stale": "Rows {rows} of {buffer} were read although this step did not write them.",
         "steady": "The same requests as before: positions grow by one in place, one gather fetches the tokens.",
@@ -105,6 +106,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.capture": "捕获图 {key}。",
         "chosen.eager": "以 eager 方式运行：{reason}（需要：{needed}；实际：{got}）。",
         "chosen.eager.plain": "以 eager 方式运行。",
+        "fix": "最小的改动：{fix}",
         "simulated": "这个图由 CPU 磁带模拟：地址和内容是真实的，速度不是。",
         "stale": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
         "steady": "请求与上一步相同：位置原地加一，词元一次收集。",
@@ -202,6 +204,7 @@ def _path(step: StepSnapshot) -> list[Sentence]:
         found.append(_make(f"chosen.{graph.path}", 3, key=graph.key or ""))
     elif failed is not None:
         found.append(_make("chosen.eager", 3, reason=failed.reason, needed=failed.needed, got=failed.got))
+        found += _fix(step, failed.reason)
     else:
         found.append(_make("chosen.eager.plain", 3))
     if graph.path != "eager" and graph.simulated:
@@ -212,6 +215,13 @@ def _path(step: StepSnapshot) -> list[Sentence]:
         if not check.passed
     ]
     return found
+
+
+def _fix(step: StepSnapshot, reason: str) -> list[Sentence]:
+    if reason not in REASONS or row_of(reason).fix is None:
+        return []
+    numbers = reason_arguments(step)
+    return [_make("fix", 3, reason=reason, **{name: numbers[name] for name in fix_arguments(reason)})]
 
 
 def _buffers(step: StepSnapshot) -> list[Sentence]:
@@ -251,14 +261,16 @@ def _outcome(step: StepSnapshot, pieces: Mapping[int, str]) -> list[Sentence]:
 
 
 def render(sentence: Sentence, language: str = "en") -> str:
-    """Put a sentence into words; a reason argument is replaced by its own short sentence.
+    """Put a sentence into words; a reason argument is replaced by its own short sentence, or its fix.
 
     Raises: ConfigError for a language that has no table.
     """
     _require_known(language)
-    arguments = dict(sentence.arguments)
+    arguments: dict[str, Any] = dict(sentence.arguments)
     if sentence.id == "copied":
         arguments["copy"] = _COPIES[language][str(arguments["copy"])]
+    if sentence.id == "fix":
+        arguments["fix"] = fix(language=language, **arguments)
     if sentence.id in ("deferral", "chosen.eager"):
         arguments["reason"] = recorded_clause(str(arguments["reason"]), language)
     return SENTENCES[language][sentence.id].format_map(arguments)

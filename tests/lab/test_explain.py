@@ -5,8 +5,11 @@ import string
 import pytest
 
 from engine.errors import ConfigError
+from engine.reasons import FallOff
 from lab.explain import LANGUAGES, SENTENCES, Sentence, explain_step, render, sentences
 from lab.ledger import CopyView
+from lab.reason_numbers import reason_arguments
+from lab.reasons import fix
 from lab.snapshot import CheckView, GraphView, OriginView, PathView, SpanView
 from tests.lab.sample_steps import decode_step, eager_step
 
@@ -44,6 +47,32 @@ def test_an_eager_step_gives_its_reason_and_the_numbers():
     assert "Request 0 computes its whole prompt of 12 tokens and samples its first token." in text
     assert "(needed: 0 contexts; got: 1)" in text
     assert "Request 0 finishes (length). Request 0 gives its blocks and its slot back." in text
+
+
+def test_an_eager_step_gives_its_smallest_fix():
+    text = explain_step(eager_step(0))
+    assert "got: 1). Smallest fix: Add 12 to CudaGraphConfig.prefill_num_tokens for a prefill graph. " in text
+    assert "最小的改动：在 CudaGraphConfig.prefill_num_tokens 中加入 12，" in explain_step(eager_step(0), language="zh")
+
+
+def with_failed(reason):
+    step = eager_step(0)
+    conditions = (dataclasses.replace(step.path.conditions[1], reason=reason),)
+    return dataclasses.replace(step, path=dataclasses.replace(step.path, conditions=conditions))
+
+
+@pytest.mark.parametrize("reason", FallOff)
+def test_every_reason_that_has_a_fix_is_told_with_it(reason):
+    step = with_failed(reason)
+    words = fix(reason, **reason_arguments(step))
+    assert ("fix" in ids(step)) == (words is not None)
+    assert words is None or f"Smallest fix: {words}" in explain_step(step)
+
+
+def test_a_reason_of_another_version_has_no_fix_here():
+    text = explain_step(with_failed("FULL_MOON"))
+    assert "It runs eagerly: FULL_MOON, a reason unknown to this Stepscope (needed: 0 contexts; got: 1)." in text
+    assert "Smallest fix" not in text
 
 
 def test_one_request_is_named_as_a_request_and_not_as_a_bare_number():
