@@ -154,7 +154,7 @@ def _show_step(trace: "Trace", arguments: argparse.Namespace) -> int:
     print("its rows are not in the imported file" if step.mode == IMPORTED else table(rows))
     marks = {True: "pass", False: "FAIL", None: "-"}
     for condition in step.path.conditions:
-        needed = f"needed {condition.needed}, got {condition.got}"
+        needed = f"needed {condition.needed}, got {condition.got}" if condition.passed is not None else "not reached"
         print(f"  {marks[condition.passed]:<4}  {condition.reason}: {needed}")
     return 0
 

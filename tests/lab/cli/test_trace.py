@@ -55,6 +55,7 @@ def test_one_step_is_explained_with_its_rows_and_conditions(recorded, capsys):
     out = capsys.readouterr().out
     assert out.startswith("Step 0 runs 1 request.")
     assert "FAIL  HAS_CONTEXT_UNPROMOTED: needed 0 contexts, got 1" in out
+    assert "-     ABOVE_LARGEST_BUCKET: not reached" in out
     assert main(["trace", "show", str(recorded), "--step", "-1", "--language", "zh"]) == 0
     assert "步运行" in capsys.readouterr().out
 
