@@ -15,6 +15,7 @@ import numpy as np
 
 from engine.errors import ConfigError
 from engine.fields import shown
+from lab.condition_words import fact_text
 from lab.outline import is_outline, outline_text
 from lab.reason_numbers import reason_arguments
 from lab.reasons import REASONS, fix, fix_arguments, recorded_clause, row_of
@@ -123,6 +124,9 @@ _COPIES: Final[Mapping[str, Mapping[str, str]]] = {
     "en": {"DEVICE": "a beginning to reuse", "OFFLOAD": "to the host", "ONBOARD": "from the host"},
     "zh": {"DEVICE": "复用开头", "OFFLOAD": "移到主机", "ONBOARD": "从主机取回"},
 }
+
+
+_ENDS: Final = {"length": "长度已到", "stop": "遇到停止", "abort": "被中止", "error": "出错"}  # in Chinese
 
 
 def sentences(step: StepSnapshot, pieces: Mapping[int, str] | None = None) -> tuple[Sentence, ...]:
@@ -273,6 +277,11 @@ def render(sentence: Sentence, language: str = "en") -> str:
         arguments["fix"] = fix(language=language, **arguments)
     if sentence.id in ("deferral", "chosen.eager"):
         arguments["reason"] = recorded_clause(str(arguments["reason"]), language)
+    if sentence.id == "finished" and language == "zh":
+        arguments["reason"] = _ENDS.get(str(arguments["reason"]), arguments["reason"])
+    if sentence.id in ("chosen.eager", "refused"):
+        facts = arguments.keys() & {"needed", "got", "what", "expected"}
+        arguments |= {name: fact_text(str(arguments[name]), language) for name in facts}
     return SENTENCES[language][sentence.id].format_map(arguments)
 
 

@@ -7,8 +7,10 @@ Does not: compare, or hold logic.
 
 from typing import Final
 
-MISSING_TEXT: Final = "not in this step of the other run"  # of a row mark, which has one language
-OTHER_TEXT: Final = "the other run has {token} here"
+from lab.condition_words import FACTS
+
+MISSING_TEXT: Final = FACTS["fact.missing_row"].en  # of a row's mark, whose text is said in either language when shown
+OTHER_TEXT: Final = FACTS["fact.other_token"].en
 
 COMPARE_WORDS: Final[dict[str, tuple[str, str]]] = {
     "diff.same": (

@@ -11,6 +11,7 @@ chunks keep their first and last tokens. The whole is deflated: about 250 bytes 
     buf      [buffer, live, origins [start, end, step, writer], values or null]
     meta     obj, be, rid, q, cached, slots, nctx, n, padded      bt [request, kept, added]
     path     key, reason, bucket, n, cond [reason, passed, needed, got] or a frame, args of the reason's words
+             needed and got, and what a check names and compares: a text, or (id, arguments) where it has words
     run      path, sim, key, pool, check or a frame, steady (why not, or ""), fl [order, unread, late, device times]
     out      tok, txt, fin, cont, freed, acc [request, drafts accepted], led      marks [row, what is wrong with it]
     us       host time by stage      say, chg sentences      gap
@@ -30,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 
 from lab.collector import collector_held
+from lab.condition_words import recognised
 from lab.ledger import LedgerView
 from lab.ledger_history import picked
 from lab.outline import IMPORTED
@@ -127,7 +129,7 @@ class FrameEncoder:
             "meta": _metadata(step.metadata),
             "bt": self._table_changes(step),
             **self._path_and_run(step),
-            "marks": [[mark.row, mark.text] for mark in marks],
+            "marks": [[mark.row, _fact(mark.text)] for mark in marks],
             "out": _outcome(step),
             "us": [None if math.isnan(us) else round(us) for us in step.host_us.tolist()],
             "say": sentences(step, self._buckets, gap=gap, num_wrong=len(marks)),
@@ -145,7 +147,9 @@ class FrameEncoder:
                 "reason": path.reason,
                 "bucket": path.bucket,
                 "n": path.num_requests,
-                "cond": self._once(path.conditions, lambda c: [c.reason, verdict[c.passed], c.needed, c.got]),
+                "cond": self._once(
+                    path.conditions, lambda c: [c.reason, verdict[c.passed], _fact(c.needed), _fact(c.got)]
+                ),
                 "args": reason_arguments(step, self._buckets) if path.reason is not None else {},
             },
             "run": {
@@ -154,7 +158,7 @@ class FrameEncoder:
                 "key": graph.key,
                 "pool": graph.pool_bytes,
                 "steady": graph.steady,
-                "check": self._once(graph.check, lambda c: [c.name, c.expected, c.got, int(c.passed)]),
+                "check": self._once(graph.check, lambda c: [*map(_fact, (c.name, c.expected, c.got)), int(c.passed)]),
                 "fl": [_order(flight.order), list(flight.unread), [list(run) for run in flight.late], flight.device_us],
             },
         }
@@ -192,6 +196,11 @@ class FrameEncoder:
             changed.append([request_id, 0, []])
             self._tables.pop(request_id, None)
         return changed
+
+
+def _fact(text: str) -> str | list[Any]:
+    """Return what has words in both languages as their id and arguments, and any other text as it is."""
+    return text if (fact := recognised(text)) is None else list(fact)
 
 
 def _request(request: RequestRecord, *, was_cut: bool) -> Json:

@@ -40,7 +40,6 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
         "↓ 主机拷贝 · ⇄ 设备收集 · +1 原地 · 0 清零 · ⇒ 设备拷贝 · −n 步之前 · 预 预热 · 竖线：读取终点",
     ),
     "buf.warm": ("w", "预"),
-    "buf.before": ("(before the first)", "（第一步之前）"),
     "buf.wrote": ("{mark} {writer}: {n} {n|row|rows}", "{mark} {writer}：{n} 行"),
     "buf.untouched": ("not written in this step", "本步没有写入"),
     "buf.hidden": ("+ {n} more written rows, in {runs} {runs|run|runs}", "+ 另有 {n} 个写过的行，分为 {runs} 段"),
@@ -53,6 +52,14 @@ HINTS: Final[dict[str, tuple[str, str]]] = {
     "buf.cell.stale": (
         "row {row}: left by {writer} in step {step}, {age} {age|step|steps} ago; not read",
         "第 {row} 行：{age} 步之前（第 {step} 步）由{writer}留下；不读取",
+    ),
+    "buf.cell.kept.before": (
+        "row {row}: {writer} before the first step, still valid",
+        "第 {row} 行：第一步之前由{writer}写入，仍有效",
+    ),
+    "buf.cell.stale.before": (
+        "row {row}: left by {writer} before the first step; not read",
+        "第 {row} 行：第一步之前由{writer}留下；不读取",
     ),
     "buf.cell.spare": ("row {row}: {writer} in this step, not read", "第 {row} 行：本步由{writer}写入，不读取"),
     "buf.cell.empty": ("row {row}: never written", "第 {row} 行：从未写入"),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from lab.condition_words import FACTS
 from lab.outline import OUTLINE_WORDS
 from lab.widgets.compare_words import COMPARE_WORDS
 from lab.widgets.header import FINDING_WORDS
@@ -237,6 +238,7 @@ STRINGS: Final[Mapping[str, tuple[str, str]]] = {
     **HINTS,
     **LESSON_WORDS,
     **VIEW_WORDS,
+    **{name: (words.en, words.zh) for name, words in FACTS.items()},
     **OUTLINE_WORDS,
     **REASON_WORDS,
     **WHAT_IF_WORDS,

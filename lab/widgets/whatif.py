@@ -32,11 +32,11 @@ WHAT_IF_WORDS: Final[dict[str, tuple[str, str]]] = {
     "whatif.change": ("{field}: {before} → {after}.", "{field}：{before} → {after}。"),
     "whatif.proved": (
         "Proved by a re-run: its step {step} does the same work by {path} of {key}.",
-        "已由重新运行证明：新运行的第 {step} 步以{path}（{key}）做同样的工作。",
+        "已由重新运行证明：新运行的第 {step} 步以{path} {key} 做同样的工作。",
     ),
     "whatif.by_itself": (
         "No change is needed: run again as configured, step {step} does the same work by {path} of {key}.",
-        "不必改动：按原配置重新运行时，第 {step} 步以{path}（{key}）做同样的工作。",
+        "不必改动：按原配置重新运行时，第 {step} 步以{path} {key} 做同样的工作。",
     ),
     "whatif.outside": (
         "What sent the recorded step off ({reason}) is not in the configuration.",

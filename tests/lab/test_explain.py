@@ -49,6 +49,21 @@ def test_an_eager_step_gives_its_reason_and_the_numbers():
     assert "Request 0 finishes (length). Request 0 gives its blocks and its slot back." in text
 
 
+def test_chinese_says_the_numbers_and_the_end_in_chinese():
+    text = explain_step(eager_step(0), language="zh")
+    assert "（需要：0 个上下文；实际：1）" in text
+    assert "请求 0 结束（长度已到）。" in text
+    check = CheckView(
+        "metadata object", "the metadata object of (batch 2, draft 0, greedy)", "another metadata object", passed=False
+    )
+    step = decode_step(1, batch=2)
+    refused = dataclasses.replace(step, graph=dataclasses.replace(step.graph, check=(check,)))
+    assert (
+        "重放前的检查拒绝了它：元数据对象 为 另一个元数据对象，捕获时为 (batch 2, draft 0, greedy) 的元数据对象。"
+        in explain_step(refused, language="zh")
+    )
+
+
 def test_an_eager_step_gives_its_smallest_fix():
     text = explain_step(eager_step(0))
     assert "got: 1). Smallest fix: Add 12 to CudaGraphConfig.prefill_num_tokens for a prefill graph. " in text

@@ -151,6 +151,10 @@ class Context {
   who(ids) {
     return { who: ids.map((rid) => this.store.name(rid)).join(", "), n: ids.length };
   }
+  // What a condition or a check says: (id, arguments), or a text that has no words here.
+  fact(said) {
+    return this.t(...[said].flat());
+  }
   has(id) {
     return (this.model.get("words")[this.language] || {})[id] !== undefined;
   }

@@ -57,6 +57,7 @@ function paintAll(cx, view) {
   if (view.language !== cx.language) {
     view.language = cx.language;
     setAttr(root, "lang", cx.language === "zh" ? "zh-CN" : "en");
+    cx.store.dummy = cx.t("pad.dummy");
     cx.relabel();
   }
   parts.alert.paint();

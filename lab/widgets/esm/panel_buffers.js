@@ -34,7 +34,7 @@ function ribbon(cx) {
     tagRequest(cell.root, rid);
     setText(cell.value, value === null || value === undefined ? (state === "empty" ? "" : "·") : value);
     setText(cell.note, state === "live" || state === "spare" ? WRITER_MARKS[origin[3]] : age === null ? "" : origin[2] < 0 ? cx.t("buf.warm") : `−${age}`);
-    setAttr(cell.root, "title", cx.t("buf.cell." + state, { row, writer: origin ? ["writer." + WRITERS[origin[3]]] : "", step: origin ? (origin[2] < 0 ? ["buf.before"] : origin[2]) : "", age: age || 0 }));
+    setAttr(cell.root, "title", cx.t("buf.cell." + state + (origin && origin[2] < 0 ? ".before" : ""), { row, writer: origin ? ["writer." + WRITERS[origin[3]]] : "", step: origin ? origin[2] : "", age: age || 0 }));
     setClass(cell.root, "ss-edge", row === live);
     setClass(cell.root, "ss-wrong", context.wrong.has(row));
   }

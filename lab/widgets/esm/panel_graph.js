@@ -160,8 +160,8 @@ function graphPanel(cx) {
         setText(item.word, cx.t("cond." + state));
         setText(item.words, cx.t("cond." + reason));
         setText(item.code, reason);
-        setText(item.cells[2], needed);
-        setText(item.cells[3], passed === null ? "–" : cx.has("got." + reason) ? cx.t("got." + reason, { got }) : got);
+        setText(item.cells[2], passed === null ? "–" : cx.fact(needed)); // nobody asked, so nothing was needed
+        setText(item.cells[3], passed === null ? "–" : cx.has("got." + reason) ? cx.t("got." + reason, { got }) : cx.fact(got));
       });
       show(simulated, frame.run.sim && !frame.eager);
     },

@@ -89,10 +89,10 @@ function rowsPanel(cx, withBuffers) {
     setClass(item.root, "ss-more", isMore);
     const isWrong = !isMore && frame.wrong.has(line.row);
     setClass(item.root, "ss-wrong", isWrong);
-    setAttr(item.root, "title", isWrong ? frame.wrong.get(line.row) : null);
+    setAttr(item.root, "title", isWrong ? cx.fact(frame.wrong.get(line.row)) : null);
     setText(item.cells[0], isMore ? "⋮" : isWrong ? "✗ " + line.row : line.row);
     setKind(item.badge, KINDS[kind], cx);
-    setText(item.cells[2], kind === 3 ? "dummy" : cx.store.name(rid));
+    setText(item.cells[2], kind === 3 ? cx.store.dummy : cx.store.name(rid));
     setClass(item.cells[2], "ss-rid", kind !== 3);
     setText(item.token, isMore ? cx.t("more.rows", { n: line.more }) : kind === 3 ? "–" : cx.tokenText(token));
     setClass(item.token, "ss-tok", !isMore);
@@ -164,7 +164,7 @@ function metadataPanel(cx) {
   });
   const more = moreNote(cx);
   const root = h("div", null, summary, lengths.root, tables.root, more.root, cx.note("meta.note"));
-  const nameOf = (frame, at) => (at >= frame.path.n && frame.pad ? "dummy" : cx.store.name(frame.meta.rid[at]));
+  const nameOf = (frame, at) => (at >= frame.path.n && frame.pad ? cx.store.dummy : cx.store.name(frame.meta.rid[at]));
 
   function paintTable(item, frame, at) {
     const rid = frame.meta.rid[at];

@@ -1,5 +1,5 @@
 // Stages Run, Sample and Commit: how the forward ran, which tokens came out, and who goes on.
-const ADDRESS = "address of "; // how the engine's check names these lines
+const isAddress = ([name]) => name[0] === "fact.address";
 
 function runPanel(cx) {
   const event = h("div", { class: "ss-event" });
@@ -26,9 +26,7 @@ function runPanel(cx) {
       setAttr(item.root, "data-s", passed ? "yes" : "no");
       setText(item.mark, passed ? MARKS.yes : MARKS.no);
       setText(item.word, cx.t(passed ? "check.same" : "check.differs"));
-      setText(item.cells[1], name);
-      setText(item.cells[2], expected);
-      setText(item.cells[3], got);
+      [name, expected, got].forEach((said, part) => setText(item.cells[part + 1], cx.fact(said)));
     });
 
   // What a graph has baked in beside what was seen there in this step; other tensors beside their first address here.
@@ -36,8 +34,7 @@ function runPanel(cx) {
   function addressLines(frame) {
     const buffers = frame.buf.map((entry) => cx.store.buffers[entry[0]]);
     const seen = new Map(buffers.map(({ layer, name, address }) => [(layer === LAYERS[1] ? "statics." : layer + ".") + name, formatAddress(address)]));
-    const captured = frame.run.check.filter((line) => line[0].startsWith(ADDRESS)).map(([line, expected, got]) => {
-      const name = line.slice(ADDRESS.length);
+    const captured = frame.run.check.filter(isAddress).map(([[, { name }], expected, got]) => {
       const now = seen.get(name) || got;
       return [cx.t("run.captured", { name }), expected, now, expected === now];
     });
@@ -63,7 +60,7 @@ function runPanel(cx) {
       setText(took, cx.t("run.host", { us: formatUs(frame.us[7]) }));
       setText(sentence, cx.t("run.say." + run.path, { n: frame.n, key: run.key || "" }));
       show(simulated, run.sim && !frame.eager);
-      const facts = run.check.filter((line) => !line[0].startsWith(ADDRESS));
+      const facts = run.check.filter((line) => !isAddress(line));
       show(checks.root, facts.length > 0);
       show(noCheck, facts.length === 0);
       paintLines(checks, facts);

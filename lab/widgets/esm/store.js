@@ -33,6 +33,7 @@ class Store {
     this.atStep = new Map(); // step number -> frame index
     this.maxRows = 1;
     this.hasIdle = false;
+    this.dummy = "dummy"; // its name in the language that is read
     this.take(trace);
   }
 
@@ -214,7 +215,7 @@ class Store {
   }
 
   name(rid) {
-    return this.isDummy(rid) ? "dummy" : "r" + rid;
+    return this.isDummy(rid) ? this.dummy : "r" + rid;
   }
 
   spanOf(frame, rid) {

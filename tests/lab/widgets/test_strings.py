@@ -45,7 +45,7 @@ def test_every_word_that_the_browser_asks_for_is_in_the_table():
 
 
 def test_no_word_is_idle():
-    starts = tuple(PREFIXES)
+    starts = (*PREFIXES, "fact.")  # facts are recognised, not chosen: ``lab/condition_words.py``
     idle = {name for name in STRINGS if name not in WHOLE and not name.startswith(starts)}
     assert idle == set()
 
