@@ -217,7 +217,10 @@ _STEP: Final[dict[str, tuple[str, str]]] = {
         "逐段重放为 {key} 捕获的各段；段与段之间，注意力以 eager 运行。",
     ),
     "run.say.capture": ("The operations were recorded for {key}, then replayed.", "为 {key} 录制操作，然后重放。"),
-    "run.no_check": ("Nothing to compare: only a replay depends on old addresses.", "无需比较：只有重放依赖旧地址。"),
+    "run.no_check": (
+        "Nothing was compared before this step: only a replay depends on old addresses.",
+        "这一步之前没有比较：只有重放依赖旧地址。",
+    ),
     "run.captured": ("captured {name}", "已捕获 {name}"),
     "run.addresses": (
         "A graph reads its statics and its metadata at these addresses, whatever Python holds by then.",

@@ -164,6 +164,10 @@ _LABELS: Final[dict[str, tuple[str, str]]] = {
     "cap.block_tables": ("Block tables", "块表"),
     "cap.replay_check": ("Compared before the replay", "重放前的比较"),
     "cap.addresses": ("Addresses: what a graph has baked in, and what stands there now", "地址：图中固化的与现在的"),
+    "cap.first_addresses": (
+        "Addresses: at the first step of this run that has the tensor, and now",
+        "地址：张量在本次运行中首次出现时的与现在的",
+    ),
     "cap.sampled": ("Tokens sampled in this step", "本步采样的词元"),
     "cap.committed": ("After this step", "本步之后"),
     "cap.steps": ("All steps", "所有步骤"),

@@ -169,7 +169,7 @@ def test_a_moved_tensor_of_the_metadata_differs_even_when_no_check_saw_it(page_o
 def test_an_eager_step_has_addresses_and_nothing_simulated(page_over, good):
     page = page_over(good, step=0, stage=7)
     assert "Graph statics: seq_slots" in " ".join(address_rows(page).all_inner_texts())
-    assert "Nothing to compare" in page.locator(".ss-panel").inner_text()
+    assert "Nothing was compared before this step" in page.locator(".ss-panel").inner_text()
     assert "ModelForward.eager" in page.locator(".ss-panel").inner_text()
     assert "simulated by the CPU tape" not in page.locator(".ss-panel").inner_text()
 

@@ -64,7 +64,12 @@ function runPanel(cx) {
       show(checks.root, facts.length > 0);
       show(noCheck, facts.length === 0);
       paintLines(checks, facts);
-      paintLines(addresses, addressLines(frame));
+      const lines = addressLines(frame);
+      const isBaked = run.check.some(isAddress);
+      paintLines(addresses, lines);
+      show(addresses.root, lines.length > 0);
+      show(addressNote, isBaked);
+      setText(addresses.caption, cx.t(isBaked ? "cap.addresses" : "cap.first_addresses"));
       const own = cx.store.header.warmup.find((capture) => capture.key === run.key);
       const words = { bytes: formatBytes(run.pool), grew: formatBytes(run.pool - before), own: own ? formatBytes(own.bytes) : "" };
       setText(poolLine, cx.t(!run.pool ? (frame.released ? "run.pool_released" : "run.pool_none") : before !== run.pool ? "run.pool_grew" : own ? (own.bytes ? "run.pool_own" : "run.pool_shared") : "run.pool", words));
