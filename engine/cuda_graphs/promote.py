@@ -5,7 +5,8 @@ and differs only in where its token comes from (the prompt, not the previous sam
 such remainders often. All contexts of a step are promoted or none: a single real prefill keeps the step from the graph
 anyway. The requests stay contexts; only the layout of this step changes, so commit is the same either way.
 
-Does not: look for a graph. When there is none, the original batch runs eagerly, unpromoted. Torch-free.
+Does not: look for a graph. When there is none, the original batch runs unpromoted: as a prefill chain if one holds its
+rows, else eagerly. Torch-free.
 Source: TensorRT-LLM's promotion of final contexts, for one beam and no drafts.
 """
 

@@ -1,10 +1,10 @@
 """DecoderRunner: one scheduled batch through pad, choose, pack, copy, metadata, run.
 
 Each stage is one call that turns one frozen record into the next; the decisions are the pure functions of
-``decisions.py``. A graph miss returns to the *unpadded* batch and the base metadata. Sampling is part of what runs
-(and of what is captured), so a step leaves its tokens in the persistent new_tokens. Three ways lead to prepared inputs:
-the model's own packing, the steady path (derived on the device from the step before), and the full path. A step with
-contexts may run its layers as a prefill chain; its logits and samples are eager then.
+``decisions.py``. A graph miss returns to the *unpadded* batch, nobody promoted, and the base metadata. Sampling is part
+of what runs (and of what is captured), so a step leaves its tokens in the persistent new_tokens. Three ways lead to
+prepared inputs: the model's own packing, the steady path (derived on the device from the step before), and the full
+path. A step with contexts may run its layers as a prefill chain; its logits and samples are eager then.
 
 Does not: schedule, commit, allocate in the decode path, or read the device.
 Source: TensorRT-LLM's decoder runner, one beam, drafts given by the caller.
@@ -34,7 +34,7 @@ from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
 from engine.runners.body_warmup import capture_chains, compile_body
-from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
+from engine.runners.graph_questions import choose_graph, graph_facts, plan_padding
 from engine.runners.interface import (
     ForwardOutputs,
     PendingLogits,
@@ -249,8 +249,8 @@ class DecoderRunner(ScheduledModelRunner):
         mode, parts, prefill = sample_mode(padded), self._parts, self._parts.prefill
         chains = prefill.captured
         released = prefill.buckets if not chains else ()
-        has_contexts = bool(chains or released) and num_contexts_left(batch, padded) > 0
-        num_rows = sum([span.num_rows for span in batch.spans]) if has_contexts else 0
+        num_contexts = len(batch.context_requests)
+        num_rows = sum([span.num_rows for span in batch.spans]) if num_contexts and (chains or released) else 0
         facts = graph_facts(
             batch,
             padded,
@@ -261,7 +261,7 @@ class DecoderRunner(ScheduledModelRunner):
             captured=parts.graphs.captured_keys,
             body=BodyFacts(self._config.is_body_recorded, chains, num_rows, released),
         )
-        selection = self._decisions.select_graph(facts)
+        selection = choose_graph(self._decisions, facts, num_contexts)
         metadata = parts.eager_metadata if selection.key is None else parts.graphs.metadata_for(selection.key)
         return StepPlan(selection, mode, metadata)
 

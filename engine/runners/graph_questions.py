@@ -6,11 +6,12 @@ engine; so the questions are here, and the answers are the functions of ``decisi
 Does not: answer, add the dummies (``cuda_graphs/dummies.py``), or look at tensors.
 """
 
+import dataclasses
 from typing import Protocol
 
 from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import KeyType, SampleMode
-from engine.cuda_graphs.select import BodyFacts, GraphFacts
+from engine.cuda_graphs.select import BodyFacts, GraphFacts, Selection
 from engine.decisions import Decisions
 from engine.scheduled import PaddedBatch, ScheduledRequests, Span
 
@@ -55,6 +56,18 @@ def plan_padding(
         dummy_available=dummies.available(batch.draft_len),
     )
     return promoted, num_padding
+
+
+def choose_graph(decisions: Decisions, facts: GraphFacts, num_contexts: int) -> Selection:
+    """Ask for a graph of the batch as padded; where promoted rows have none, ask for a chain of the batch as it came.
+
+    num_contexts: of the batch before promotion. Without a chain either, the answer is the first one.
+    """
+    chosen = decisions.select_graph(facts)
+    if chosen.reason is None or facts.num_contexts == num_contexts or not facts.body.prefill_buckets:
+        return chosen
+    as_it_came = decisions.select_graph(dataclasses.replace(facts, num_contexts=num_contexts))
+    return chosen if as_it_came.prefill_bucket is None else as_it_came
 
 
 def num_contexts_left(batch: ScheduledRequests, padded: PaddedBatch) -> int:

@@ -21,7 +21,7 @@ from engine.inputs.steady import SteadyRefusal
 from engine.probe import Probe, Stage
 from engine.reasons import PathKind
 from engine.resources import ResourceManager
-from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
+from engine.runners.graph_questions import choose_graph, graph_facts, plan_padding
 from engine.runners.interface import (
     ForwardOutputs,
     PendingLogits,
@@ -148,19 +148,19 @@ class NullRunner(ScheduledModelRunner):
         config = self._config
         meant = config.prefill_buckets
         chains, released = ((), meant) if self._dummies is None else (meant, ())
-        num_rows = batch.budget.num_tokens if meant and num_contexts_left(batch, padded) else 0
-        return self._decisions.select_graph(
-            graph_facts(
-                batch,
-                padded,
-                config,
-                self._dummies,
-                mode=SampleMode.GREEDY,
-                is_warmup=is_dummy,
-                captured=self._captured,
-                body=BodyFacts(is_recorded=True, prefill_buckets=chains, num_rows=num_rows, released_buckets=released),
-            )
+        num_contexts = len(batch.context_requests)
+        num_rows = batch.budget.num_tokens if meant and num_contexts else 0
+        facts = graph_facts(
+            batch,
+            padded,
+            config,
+            self._dummies,
+            mode=SampleMode.GREEDY,
+            is_warmup=is_dummy,
+            captured=self._captured,
+            body=BodyFacts(is_recorded=True, prefill_buckets=chains, num_rows=num_rows, released_buckets=released),
         )
+        return choose_graph(self._decisions, facts, num_contexts)
 
 
 def _event(selection: Selection) -> RunEvent:

@@ -91,6 +91,20 @@ def test_a_prompt_runs_as_the_chain_of_the_bucket_above_it():
     assert (eager["path"], eager["reason"]) == (PathKind.EAGER, FallOff.HAS_CONTEXT_UNPROMOTED)
 
 
+def test_prompts_of_one_token_take_the_chain_when_their_promoted_rows_have_no_graph():
+    few = config(batch_sizes=(1, 2))
+    with LLM("tiny", few) as llm, LLM("tiny", config(batch_sizes=(1, 2), prefill_num_tokens=())) as plain:
+        (chain, *decodes), tokens = run(llm, [1, 1, 1])
+        (eager, *_), expected = run(plain, [1, 1, 1])
+        (promoted, *_), _tokens = run(llm, [1, 1])
+    assert tokens == expected
+    assert (chain["path"], chain["reason"], chain["bucket"]) == (PathKind.PREFILL_REPLAY, None, 8)
+    assert (chain["rows"], chain["zeroed"]) == (3, [("input_ids", 3, 8), ("position_ids", 3, 8)])
+    assert (eager["path"], eager["reason"]) == (PathKind.EAGER, FallOff.ABOVE_LARGEST_BUCKET)
+    assert {step["reason"] for step in decodes} == {FallOff.ABOVE_LARGEST_BUCKET}, "decodes have no chain"
+    assert promoted["path"] is PathKind.REPLAY, "where there is a graph for them, it is better than a chain"
+
+
 def test_above_the_largest_chain_a_prompt_runs_eagerly_and_unpadded():
     with LLM("tiny", config()) as llm:
         (first, *_), _tokens = run(llm, [17])

@@ -6,12 +6,13 @@ import pytest
 
 from engine.cuda_graphs.dummies import PaddingDummies
 from engine.cuda_graphs.key import SampleMode, capture_keys
-from engine.cuda_graphs.select import BodyFacts
+from engine.cuda_graphs.select import BodyFacts, select_graph
 from engine.decisions import Decisions
 from engine.kv_cache.manager import KVCacheManager
 from engine.kv_cache.seq_slots import SeqSlotManager
+from engine.reasons import FallOff
 from engine.resources import ResourceManager
-from engine.runners.graph_questions import graph_facts, num_contexts_left, plan_padding
+from engine.runners.graph_questions import choose_graph, graph_facts, num_contexts_left, plan_padding
 from engine.runners.null import NullRunnerConfig
 from engine.scheduled import BudgetUse, PaddedBatch, ScheduledRequests, context_span, generation_span
 from tests.engine.live_requests import running, waiting
@@ -96,3 +97,54 @@ def test_the_facts_are_the_numbers_of_the_batch(dummies):
     off = dataclasses.replace(LIMITS, buckets=(), padding_enabled=False)
     changed = facts(scheduled, promoted, dummies, limits=off)
     assert (changed.graphs_enabled, changed.padding_enabled, changed.buckets) == (False, False, ())
+
+
+def chosen(num_prompts, *, num_running=0, chains=(16,), limits=LIMITS):
+    """Choose for prompts of one token each, all promoted; return the choice and how often the decision was asked."""
+    scheduled, asked = batch(*[1] * num_prompts, num_running=num_running), []
+
+    def select(facts):
+        asked.append(facts.num_contexts)
+        return select_graph(facts)
+
+    found = graph_facts(
+        scheduled,
+        PaddedBatch(scheduled, scheduled.spans, 0, tuple(range(num_prompts))),
+        limits,
+        None,
+        mode=SampleMode.GREEDY,
+        is_warmup=False,
+        captured=CAPTURED,
+        body=BodyFacts(prefill_buckets=chains, num_rows=scheduled.num_tokens),
+    )
+    return choose_graph(Decisions(select_graph=select), found, num_prompts), asked
+
+
+def test_promoted_rows_without_a_graph_run_as_the_chain_that_holds_them_unpromoted():
+    selection, asked = chosen(7, num_running=2)
+    assert asked == [0, 7]
+    assert (selection.key, selection.reason, selection.prefill_bucket) == (None, None, 16)
+    assert all(condition.passed for condition in selection.conditions)
+    assert [condition.reason for condition in selection.conditions][-1] is FallOff.ABOVE_LARGEST_PREFILL_BUCKET
+
+
+def test_promoted_rows_with_a_graph_are_not_asked_about_again():
+    selection, asked = chosen(3, num_running=1)
+    assert asked == [0]
+    assert selection.key is not None
+    assert selection.key.batch_size == 4
+
+
+@pytest.mark.parametrize("chains", [(), (4, 8)])
+def test_without_a_chain_either_the_reason_is_that_of_the_promoted_rows(chains):
+    selection, asked = chosen(9, chains=chains)
+    assert asked == [0, 9][: 1 + bool(chains)]
+    assert (selection.reason, selection.prefill_bucket) == (FallOff.ABOVE_LARGEST_BUCKET, None)
+    failed = next(condition for condition in selection.conditions if condition.passed is False)
+    assert (failed.needed, failed.got) == ("at most 8 requests", "9")
+
+
+def test_a_step_that_no_graph_could_take_keeps_its_first_reason():
+    off = dataclasses.replace(LIMITS, buckets=())
+    selection, _asked = chosen(2, limits=off)
+    assert (selection.reason, selection.prefill_bucket) == (FallOff.GRAPHS_DISABLED, None)

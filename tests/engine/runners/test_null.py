@@ -86,6 +86,15 @@ def test_prefill_buckets_take_a_step_with_prompts():
     assert event.path is PathKind.PREFILL_REPLAY
 
 
+def test_last_prompt_tokens_above_the_largest_bucket_take_the_chain():
+    manager = resources()
+    made = runner(manager, buckets=(1, 2), prefill_buckets=(8,))
+    values, event = decide(made, manager, batch(contexts=[waiting(at, prompt_len=1) for at in range(5)]))
+    assert values[Stage.PADDED].promoted_request_ids == (0, 1, 2, 3, 4)
+    assert values[Stage.GRAPH_CHOSEN].prefill_bucket == 8
+    assert event.path is PathKind.PREFILL_REPLAY
+
+
 def test_without_graphs_every_step_is_eager_and_no_block_is_held():
     manager = resources()
     made = runner(manager, buckets=())
