@@ -1,6 +1,6 @@
 """``stepscope faults``: list the faults, and run them to see what each of them breaks.
 
-Exit status: 0 when every fault that was run was detected, 1 when one was not.
+Exit status: 0 when every fault that was run was detected (with the guards off: its harm was seen), 1 when one was not.
 
 Does not: contain a fault or run one (``lab/faults`` does).
 """
@@ -26,7 +26,8 @@ _GUARDS: Final = (
 )
 _IN_THE_REPORT: Final = (
     'In the JSON, raised_by tells who stopped a run: "engine" (its own check, or it failed) or "audit" (the lab\'s). '
-    "raised_step is the step that was stopped; -1 is warm-up, before step 0."
+    "raised_step is the step that was stopped; -1 is warm-up, before step 0. detected: every run could be told "
+    "from the healthy one, with the guards off by its harm alone."
 )
 
 
@@ -114,7 +115,25 @@ def _row(report: "Report") -> dict[str, Any]:
     row: dict[str, Any] = {"fault": report.fault.name}
     for outcome in report.outcomes:
         row |= {f"guards {outcome.guards}": outcome.verdict, f"step ({outcome.guards})": outcome.first_step}
-    return row | {"detected": "yes" if report.detected else "NO"}
+    return row | {"detected" if _has_guards(report) else "harm seen": "yes" if report.detected else "NO"}
+
+
+def _has_guards(report: "Report") -> bool:
+    return any(outcome.guards == "on" for outcome in report.outcomes)
+
+
+def _answer(report: "Report") -> str:
+    """Say who noticed: a guard, or only whoever compares the run with the healthy one."""
+    if not report.detected:
+        return "NOT DETECTED" if _has_guards(report) else "NO HARM SEEN"
+    said = [_noticed(outcome) for outcome in report.outcomes]
+    return f"detected: {'; '.join(said)}" if _has_guards(report) else said[0]
+
+
+def _noticed(outcome: "Outcome") -> str:
+    if outcome.guards == "off":
+        return f"{'harm seen' if outcome.raised is None else 'it failed'} with no guard running"
+    return "harm seen, which no guard stopped" if outcome.raised is None else f"stopped by the {outcome.raised_by}"
 
 
 def describe(report: "Report") -> Iterator[str]:
@@ -135,7 +154,7 @@ def describe(report: "Report") -> Iterator[str]:
             for at, (right, got) in enumerate(outcome.texts)
             if got != right and outcome.raised is None
         )
-    yield "\ndetected" if report.detected else "\nNOT DETECTED"
+    yield f"\n{_answer(report)}"
 
 
 def _facts(outcome: "Outcome") -> Iterator[str]:

@@ -37,8 +37,8 @@ def test_one_fault_in_words_shows_both_runs_and_why(capsys):
     assert "healthy run\n  request 0: " in text
     assert "broken run, guards off: wrong(0)" in text
     assert "rule: Capture records and computes nothing" in text
-    assert "modelled on: NVIDIA/TensorRT-LLM" in text
-    assert text.endswith("detected\n")
+    assert "modelled on: kekzl/imp PR 1417: " in text
+    assert text.endswith("\n\nharm seen with no guard running\n")
 
 
 def test_an_unknown_fault_is_one_line_and_status_2(capsys):
@@ -58,6 +58,7 @@ def test_the_help_says_what_guards_are_and_what_the_report_means(capsys):
     assert "guards are the engine's own checks and the lab's audit" in text
     assert 'raised_by tells who stopped a run: "engine" (its own check, or it failed) or "audit" (the lab\'s)' in text
     assert "-1 is warm-up, before step 0" in text
+    assert "with the guards off by its harm alone" in text
 
 
 def test_a_name_or_all_must_be_given():
@@ -72,6 +73,30 @@ def test_what_was_not_detected_is_said_loudly():
     assert "broken run, guards on: ok" in lines
     assert "broken run, guards off: unknown\n  no answer within 180 s" in lines
     assert lines.endswith("NOT DETECTED")
+
+
+ON = Outcome("on", raised="AuditError", message="row 1 must be 2", raised_step=3)
+ENGINE = Outcome("on", raised="ReplayRefusedError", message="another object", raised_step=3)
+HARM = {guards: Outcome(guards, wrong_step=3, wrong_row=1) for guards in ("on", "off")}
+FAILED = Outcome("off", raised="KeyError", message="0", raised_step=3)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        ((ON,), "detected: stopped by the audit"),
+        ((ENGINE, HARM["off"]), "detected: stopped by the engine; harm seen with no guard running"),
+        ((ON, FAILED), "detected: stopped by the audit; it failed with no guard running"),
+        ((HARM["on"],), "detected: harm seen, which no guard stopped"),
+        ((HARM["off"],), "harm seen with no guard running"),
+        ((FAILED,), "it failed with no guard running"),
+        ((Outcome("on"),), "NOT DETECTED"),
+        ((Outcome("off"),), "NO HARM SEEN"),
+    ],
+)
+def test_harm_that_is_seen_is_not_called_detected_where_no_guard_ran(outcomes, words):
+    *_, last = describe(Report(FAULTS["forgotten-replay"], "cuda", outcomes))
+    assert last == f"\n{words}"
 
 
 def test_the_words_of_every_kind_of_outcome():
