@@ -1,6 +1,6 @@
 """Faults of the input buffers: rows too few, left over, spread out, moved, or rewritten too early.
 
-Does not: run them (``runs.py``). Source: each fault names the public bug it is modelled on.
+Does not: run them (``runs.py``). Source: each fault names the bug or rule it is modelled on.
 """
 
 import contextlib
@@ -161,7 +161,7 @@ BUFFER_FAULTS: Final = (
             "address baked in and attends over lengths that nobody updates any more."
         ),
         rule="Change a captured tensor's contents, never the tensor: write with copy_, do not assign.",
-        source="NVIDIA/TensorRT-LLM: TLLM_CUDA_GRAPH_STRICT_BUFFERS exists to find rebound metadata tensors",
+        source="verl-project/verl PR 7455: a tensor was made anew after capture, and the graph kept its old address",
         workload=Workload(FOUR, small_config()),
         patch=_rebinding_kv_lens,
     ),
@@ -172,7 +172,7 @@ BUFFER_FAULTS: Final = (
             "the graph does not read them: it reads the tensors of the object that it was captured with."
         ),
         rule="One metadata object per graph key; compare it with `is`, not with equality.",
-        source="NVIDIA/TensorRT-LLM: a replay asserts the identity of its attention metadata",
+        source="vllm-project/vllm PR 44868: full graphs replayed over the metadata tensors of their capture",
         workload=Workload(FOUR, small_config()),
         patch=_fresh_metadata_each_step,
     ),

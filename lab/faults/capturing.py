@@ -1,6 +1,6 @@
 """Faults of capture and replay: at the wrong time, of the wrong memory, or not at all.
 
-Does not: run them (``runs.py``). Source: each fault names the public bug it is modelled on.
+Does not: run them (``runs.py``). Source: each fault names the bug or rule it is modelled on.
 """
 
 import contextlib
@@ -175,7 +175,7 @@ CAPTURE_FAULTS: Final = (
             "second one may have computed over them."
         ),
         rule="A graph's outputs are borrowed until the next replay: use or copy them before.",
-        source="NVIDIA/TensorRT-LLM: all graphs share one pool and keep their outputs as weak references",
+        source="NVIDIA/TransformerEngine PR 2937: buffers that a graph had returned were overwritten by later replays",
         workload=Workload(FOUR, small_config(batch_sizes=(2, 4))),
         patch=_reading_after_another_replay,
     ),
@@ -186,7 +186,7 @@ CAPTURE_FAULTS: Final = (
             "computes nothing: the sample that lies there is the one of the step before."
         ),
         rule="Capture records and computes nothing; every step on a graph replays it, the first one too.",
-        source="NVIDIA/TensorRT-LLM: a capture is followed by a replay at once, because it has no results",
+        source="kekzl/imp PR 1417: without the replay that follows a capture, a step took the logits of the one before",
         workload=Workload(FOUR, small_config()),
         patch=_skipping_first_replay,
     ),
@@ -197,7 +197,7 @@ CAPTURE_FAULTS: Final = (
             "made-up inputs, but over the tables of live requests, and writes into their first KV token."
         ),
         rule="Capture belongs into warm-up, where nothing live can be overwritten; serving only replays.",
-        source="NVIDIA/TensorRT-LLM: capture outside warm-up is refused; vllm-project/vllm guards it likewise",
+        source="a rule of NVIDIA/TensorRT-LLM and vllm-project/vllm: both refuse to capture outside warm-up",
         workload=Workload(FOUR, small_config()),
         patch=_capturing_on_demand,
     ),

@@ -5,7 +5,7 @@ the engine's files hold no fault. ``swapped`` is the only way in which a fault c
 back.
 
 Does not: run anything (``runs.py``) or list the faults (``catalogue.py``).
-Source: the public bugs that each fault names.
+Source: the public bugs, and rules of other engines, that the faults name.
 """
 
 import contextlib
@@ -109,9 +109,9 @@ class Fault:
     """One fault.
 
     explanation: what goes wrong, in a sentence. rule: the rule that it breaks, as one would state it to a colleague.
-    source: the public bug that it is modelled on. patch: applied while the engine is built and run. decisions: the
-    decisions that the engine gets. start: done to the engine when it is warm. lift: applied too when the guards are
-    off, for a guard of this fault alone.
+    source: the public bug, or another engine's rule, that it is modelled on. patch: applied while the engine is built
+    and run. decisions: the decisions that the engine gets. start: done to the engine when it is warm. lift: applied too
+    when the guards are off, for a guard of this fault alone.
     """
 
     name: str

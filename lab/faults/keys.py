@@ -1,6 +1,6 @@
 """Faults of the graph key and of the dummies that fill a bucket.
 
-Does not: run them (``runs.py``). Source: each fault names the public bug it is modelled on.
+Does not: run them (``runs.py``). Source: each fault names the bug or rule it is modelled on.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ KEY_FAULTS: Final = (
             "temperature joins, the first replay still takes the greedy graph."
         ),
         rule="Bring every input of the key up to date, from the padded batch, before the key is built.",
-        source="NVIDIA/TensorRT-LLM: is_all_greedy_sample is in the key and decides which buffers populate() fills",
+        source="NVIDIA/TensorRT-LLM PR 17710: an earlier step's greedy flag still held when the graph was chosen",
         workload=Workload((*THREE, Joining("once upon", arrival_step=3, params=_WARM)), _TWO_SAMPLERS),
         decisions=_sampler_flag_of_last_replay,
     ),

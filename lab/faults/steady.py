@@ -1,6 +1,6 @@
 """Faults of the steps that are derived from the one before, and of contexts that join the decode rows.
 
-Does not: run them (``runs.py``). Source: each fault names the public bug it is modelled on.
+Does not: run them (``runs.py``). Source: each fault names the bug or rule it is modelled on.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ STEADY_FAULTS: Final = (
             "its own use. The next derived step attends over the trimmed lengths."
         ),
         rule="What a later step will use is a copy, taken before anybody downstream may change it.",
-        source="NVIDIA/TensorRT-LLM: the steady cache copies num_cached_tokens_per_seq, which sparse backends clamp",
+        source="a rule of NVIDIA/TensorRT-LLM: its steady path copies the cached lengths, which sparse backends clamp",
         workload=Workload(FOUR, small_config()),
         patch=lambda: swapped(native, "NativeMetadata", TrimmingMetadata),
     ),
@@ -92,7 +92,7 @@ STEADY_FAULTS: Final = (
             "are the same again, and the derived step adds one to lengths that are three steps old."
         ),
         rule="Every step that is not derived drops the record; only the step right behind it may use it.",
-        source="NVIDIA/TensorRT-LLM PR 16313 (the steady path): the full path invalidates the cache first",
+        source="a rule of NVIDIA/TensorRT-LLM (its steady path, PR 16313): the full path invalidates the cache first",
         workload=Workload(
             (Joining("Hello there"), Joining("abc"), Joining("xyz!?", 4, _BRIEF)), small_config(batch_sizes=(2, 4))
         ),

@@ -1,6 +1,6 @@
 """Faults of the block tables and of what lies in the KV pool. All run on the vanilla backend, whose code they vary.
 
-Does not: run them (``runs.py``). Source: each fault names the public bug it is modelled on.
+Does not: run them (``runs.py``). Source: each fault names the bug or rule it is modelled on.
 """
 
 import contextlib

@@ -1,4 +1,5 @@
 import contextlib
+import re
 import sys
 
 import pytest
@@ -19,6 +20,13 @@ def test_there_are_at_least_twenty_two_and_each_says_what_why_and_whence():
         assert fault.rule.endswith(".")
         assert ": " in fault.source
         assert len(fault.explanation.split()) > 15
+
+
+def test_each_source_is_a_public_thread_with_its_number_or_is_called_a_rule():
+    thread = re.compile(r"[\w.-]+/[\w.-]+ (PRs?|issue) \d+")
+    rules = [name for name, fault in FAULTS.items() if not thread.match(fault.source)]
+    assert rules == ["capture-while-serving", "cached-list-aliased", "steady-record-not-dropped"]
+    assert all(FAULTS[name].source.startswith("a rule of NVIDIA/TensorRT-LLM") for name in rules)
 
 
 def test_a_misspelt_fault_names_the_nearest():
