@@ -197,7 +197,8 @@ def first_failed(step: StepSnapshot) -> ConditionView | None:
 
 def _path(step: StepSnapshot) -> list[Sentence]:
     path, graph = step.path, step.graph
-    found = [_make("promoted", 2, request=request_id) for request_id in step.schedule.promoted]
+    promoted = () if path.key is None else step.schedule.promoted  # without a graph nobody runs as promoted
+    found = [_make("promoted", 2, request=request_id) for request_id in promoted]
     if path.key is not None and path.num_padding:
         name = "padding.one" if path.num_padding == 1 else "padding.many"
         found.append(_make(name, 2, padding=path.num_padding, bucket=path.bucket or 0))

@@ -74,8 +74,8 @@ class BudgetView:
 class ScheduleView:
     """The scheduler's answer, before padding, as it ran.
 
-    Order: contexts, then generations. promoted: one-token contexts that run as decode rows. draft_len: K, when the
-    generations are verify rows. asked: as scheduled at first, the spans that were fitted again after the claim.
+    Order: contexts, then generations. promoted: one-token contexts that run as decode rows if the step has a key.
+    draft_len: K, of verify rows. asked: as scheduled at first, the spans that were fitted again after the claim.
     """
 
     spans: tuple[SpanView, ...]

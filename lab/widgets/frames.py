@@ -229,7 +229,7 @@ def _schedule(step: StepSnapshot) -> Json:
             budget.max_batch_size,
             budget.num_free_blocks,
         ],
-        "prom": list(schedule.promoted),
+        "prom": [] if step.path.key is None else list(schedule.promoted),  # without a graph nobody runs as promoted
         "k": schedule.draft_len,
         "asked": [[span.request_id, span.start, span.num_rows] for span in schedule.asked],
     }

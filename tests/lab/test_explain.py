@@ -130,6 +130,14 @@ def test_padding_deferrals_and_promotion_are_told():
     assert "needs 4, available 3" in explain_step(step)
 
 
+def test_a_context_that_was_to_be_promoted_and_ran_without_a_graph_is_not_told_as_a_decode_row():
+    step = decode_step(7, batch=3)
+    schedule = dataclasses.replace(step.schedule, promoted=(2,))
+    path = dataclasses.replace(step.path, key=None)
+    assert "promoted" in ids(dataclasses.replace(step, schedule=schedule))
+    assert "promoted" not in ids(dataclasses.replace(step, schedule=schedule, path=path))
+
+
 def test_a_stale_live_row_is_pointed_out_and_an_old_metadata_row_is_not():
     step = decode_step(4, batch=4)
     assert "stale" not in ids(step)

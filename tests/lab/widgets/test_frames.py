@@ -98,6 +98,14 @@ def test_a_missing_stage_time_is_null_and_the_whole_is_plain_json():
     assert all(isinstance(us, int) for at, us in enumerate(part["frames"][0]["us"]) if at != 4)
 
 
+def test_promoted_are_only_those_whose_step_has_a_graph():
+    step = decode_step(7, batch=3)
+    good = dataclasses.replace(step, schedule=dataclasses.replace(step.schedule, promoted=(2,)))
+    missed = dataclasses.replace(good, path=dataclasses.replace(step.path, key=None))
+    for one, promoted in ((good, [2]), (missed, [])):
+        assert FrameEncoder(Trace(sample_header(), [one])).frames[0]["sch"]["prom"] == promoted
+
+
 def test_steps_that_are_missing_leave_a_gap():
     frames = FrameEncoder(Trace(sample_header(), [decode_step(3), decode_step(4), decode_step(9)])).frames
     assert [frame["gap"] for frame in frames] == [False, False, True]
