@@ -88,3 +88,15 @@ def test_a_row_left_by_warm_up_is_told_without_a_number(page_over, prefill):
 
 def test_a_key_keeps_one_pair_of_brackets():
     assert not [words for words in WHAT_IF_WORDS.values() if re.search(r"[（(]\{key\}", " ".join(words))]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_failed_condition_is_seen_below_a_proof_without_scrolling(page_over, prefill, lang):
+    at = first(prefill, lambda step: step.path.reason == "ABOVE_LARGEST_BUCKET")
+    change = {"field": "CudaGraphConfig.batch_sizes", "before": "(1, 2)", "after": "(1, 2, 3)"}
+    proved = {"step": 3, "path": ("run.replay", {}), "key": "(batch 3, draft 0, greedy)"}
+    said = [("whatif.change", change), ("whatif.proved", proved), ("whatif.simulated", {})]
+    page = page_over(prefill, step=at, stage=3, lang=lang, whatifs={str(prefill.steps[at].step): said})
+    panel = page.locator(".ss-panel").bounding_box()
+    row = page.locator('.ss-panel tr[data-s="no"]').bounding_box()
+    assert row["y"] + 20 <= panel["y"] + panel["height"]

@@ -138,7 +138,7 @@ function graphPanel(cx) {
     item.cells[0].append(item.mark, item.word);
     item.words = h("span");
     item.code = h("code", { class: "ss-soft ss-small" });
-    item.cells[1].append(item.words, h("br"), item.code);
+    item.cells[1].append(item.words, " ", item.code);
   });
   const verdict = verdictBox(cx);
   const simulated = cx.label(h("p", { class: "ss-note ss-sim" }), "run.simulated");
