@@ -4,6 +4,7 @@ Does not: read a format (``lab/imports`` does), or show what it made.
 """
 
 import argparse
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,4 +81,15 @@ def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
     ):
         message = f"{option} must be numbers above 0 with commas between them, such as 1,2,4, got {text[:80]!r}"
         raise ConfigError(message)
-    return tuple(sorted({int(part) for part in parts}))
+    sizes = tuple(int(part) for part in parts)
+    ascending = sorted(set(sizes))
+    if list(sizes) != ascending:
+        message = (
+            f"{option} must be ascending without duplicates, got {_listed(sizes)[:80]}; use {_listed(ascending)[:80]}"
+        )
+        raise ConfigError(message)
+    return sizes
+
+
+def _listed(sizes: Iterable[int]) -> str:
+    return ",".join(map(str, sizes))

@@ -99,6 +99,14 @@ def test_its_batches_can_be_planned_for(imported, capsys):
     [
         (["--from", "trtllm-iter-log"], "give the list with --buckets 1,2,4"),
         (
+            ["--from", "trtllm-iter-log", "--buckets", "8,2,2"],
+            "--buckets must be ascending without duplicates, got 8,2,2; use 2,8",
+        ),
+        (
+            ["--from", "trtllm-iter-log", "--buckets", "1", "--prefill-buckets", "64,32"],
+            "--prefill-buckets must be ascending without duplicates, got 64,32; use 32,64",
+        ),
+        (
             ["--from", "trtllm-iter-log", "--buckets", "few"],
             "--buckets must be numbers above 0 with commas between them",
         ),
