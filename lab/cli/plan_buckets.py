@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lab.advice.histogram import StepSizes
     from lab.replay.settings import ReplaySettings
 
+_FILES: Final = "a CSV or JSONL file, or a recorded run (.trace.json.gz)"
 _PRICES: Final = {
     "capture_ms": "milliseconds to capture a graph",
     "mib": "MiB of a graph",
@@ -35,7 +36,7 @@ def add_parser(commands: Any) -> None:
         "The largest legal batch always has a bucket: a framework's list that lacks it is shown with it and, below "
         "that, as shipped; then the best list of the same length.",
     )
-    replay.add_settings(parser, files="a CSV or JSONL file, or a recorded run (.trace.json.gz)")
+    replay.add_settings(parser, files=_FILES)
     parser.add_argument("--max-buckets", type=replay.positive, default=16, metavar="K", help="at most (%(default)s)")
     parser.add_argument("--prefill", action="store_true", help="choose prefill token buckets instead")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -116,7 +117,7 @@ def _sizes(arguments: argparse.Namespace, settings: "ReplaySettings") -> "StepSi
 
         _refuse_replay_options(arguments)
         return sizes_of_recording(Trace.load(arguments.trace), arguments.trace)
-    found = replay.serve(settings, replay.read(arguments, settings))
+    found = replay.serve(settings, replay.read(arguments, settings, wanted=_FILES))
     replay.warn_of_losses(found)
     if found.is_interrupted:
         print("interrupted: the advice is for the steps so far", file=sys.stderr)

@@ -98,12 +98,19 @@ def serve(settings: "ReplaySettings", trace: "ServingTrace") -> "Replay":
         return replay(trace, settings.config(trace), settings.costs, progress=bar.update)
 
 
-def read(arguments: argparse.Namespace, settings: "ReplaySettings") -> "ServingTrace":
-    """Read the trace that the options name, and say on stderr what will be served. Raises: TraceError, ConfigError."""
+def read(
+    arguments: argparse.Namespace, settings: "ReplaySettings", *, wanted: str = "a CSV or JSONL file"
+) -> "ServingTrace":
+    """Read the trace that the options name, and say on stderr what will be served. Raises: TraceError, ConfigError.
+
+    wanted: the files that the command takes, as its errors name them.
+    """
     from lab.replay.serving_trace import read_serving_trace
 
     trace = settings.timed(
-        read_serving_trace(arguments.trace, limit=arguments.limit, tokens_per_block=arguments.tokens_per_block)
+        read_serving_trace(
+            arguments.trace, limit=arguments.limit, tokens_per_block=arguments.tokens_per_block, wanted=wanted
+        )
     )
     for line in settings.sentences(trace):
         print(line, file=sys.stderr)

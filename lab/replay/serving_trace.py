@@ -120,10 +120,15 @@ def prompt_tokens(request: TracedRequest, tokens_per_block: int) -> Sequence[int
 
 
 def read_serving_trace(
-    path: str | os.PathLike[str], *, limit: int | None = None, tokens_per_block: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    limit: int | None = None,
+    tokens_per_block: int | None = None,
+    wanted: str = "a CSV or JSONL file",
 ) -> ServingTrace:
-    """Read a trace, or its first ``limit`` lines. tokens_per_block: of the blocks that hash_ids name (512).
+    """Read a trace, or its first ``limit`` lines.
 
+    tokens_per_block: of the blocks that hash_ids name (512). wanted: what to give instead of what cannot be read.
     Raises: TraceError, which names the file and the line.
     """
     source = Path(path)
@@ -135,7 +140,9 @@ def read_serving_trace(
             found = _read_jsonl(file, str(source), size) if is_jsonl else _read_csv(file, str(source))
             requests = sorted(itertools.islice(found, limit), key=lambda request: request.arrival_us)
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{source} cannot be read as a serving trace: {cut(error)}; give a CSV or JSONL file"
+        why = getattr(error, "strerror", None) or cut(error)
+        why = "it is a folder" if source.is_dir() else why
+        message = f"{source} cannot be read as a serving trace: {why}; give {wanted}"
         raise TraceError(message) from error
     if not requests:
         message = f"{source} has no requests; a serving trace has one a line, after a heading if it is CSV"

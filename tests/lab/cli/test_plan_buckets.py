@@ -86,3 +86,11 @@ def test_measured_numbers_take_the_place_of_given_ones(trace_file, capsys, monke
     model = json.loads(capsys.readouterr().out)["cost_model"]
     assert (model["fixed"], model["capture_us"], model["graph_mib"]) == (1.0, 12_500.0, 3.0)
     assert model["origin"] == "steps: measured here: tiny on cpu; graphs: mib given; measured here: tiny on cpu"
+
+
+def test_a_folder_is_called_one_and_every_file_that_is_taken_is_named(tmp_path, capsys):
+    assert main(["plan-buckets", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"stepscope: error: {tmp_path} cannot be read as a serving trace: it is a folder; give a CSV or JSONL file, or "
+        "a recorded run (.trace.json.gz)\n"
+    )

@@ -123,8 +123,10 @@ def test_a_file_that_is_no_trace_says_so(written, tmp_path):
         read_serving_trace(written("timestamp,a,b\n1,2,3\n"))
     with pytest.raises(TraceError, match="has no requests"):
         read_serving_trace(written(HEADING))
-    with pytest.raises(TraceError, match="cannot be read as a serving trace"):
+    with pytest.raises(TraceError, match=r"be read as a serving trace: No such file or directory; give a CSV or"):
         read_serving_trace(tmp_path / "nothing.csv")
+    with pytest.raises(TraceError, match=r"as a serving trace: it is a folder; give a CSV or JSONL file$"):
+        read_serving_trace(tmp_path)
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TraceError, match="cannot be read as a serving trace"):
         read_serving_trace(tmp_path / "x.csv")
