@@ -25,6 +25,7 @@ _MAX_TOKENS = 1 << 24  # rows of a step, or tokens of a sequence
 _MAX_TOKENS_PER_BLOCK = 1 << 16
 _MAX_BLOCKS = 1 << 26
 _MAX_DRAFT_LEN = 64
+_DEVICE = r"auto|cpu|cuda(:\d+)?"
 
 _integer = functools.partial(fields.integer, refusal=ConfigError)
 _number = functools.partial(fields.number, refusal=ConfigError)
@@ -38,11 +39,11 @@ def _require_flags(owner: object, *names: str) -> None:
 
 
 def _integers(field: str, value: object, *, at_most: int) -> tuple[int, ...]:
-    """Take a sequence of positive integers; one alone, also as text, is a slip with a hint."""
-    alone = value if isinstance(value, int) and not isinstance(value, bool) else None
-    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
-        alone = int(value)
-    given = _items(field, value, "integers", hint="" if alone is None else f"use ({shown(alone)},)")
+    """Take a sequence of positive integers; one alone, and a list as text, are slips with a hint."""
+    meant = (value,) if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(, ?[0-9]{1,9})*", value):
+        meant = tuple(map(int, value.split(",")))
+    given = _items(field, value, "integers", hint="" if meant is None else f"use {shown(meant)}")
     return tuple(_integer(f"{field}[{i}]", size, low=1, at_most=at_most) for i, size in enumerate(given))
 
 
@@ -178,11 +179,13 @@ class CudaGraphConfig:
         hint = f"use ({given!r},)" if isinstance(given, str) and given in ("greedy", "full") else ""
         modes = _items("CudaGraphConfig.sample_modes", given, "sampler modes", hint=hint)
         if not modes or not all(isinstance(mode, str) and mode in ("greedy", "full") for mode in modes):
-            message = (
-                f"CudaGraphConfig.sample_modes must hold 'greedy', 'full' or both, got {shown(self.sample_modes)}; "
-                "use enabled=False to run without graphs"
+            meant = tuple(mode.lower() if isinstance(mode, str) else mode for mode in modes)
+            hint = "" if modes else "use enabled=False to run without graphs"
+            if modes and all(isinstance(mode, str) and mode in ("greedy", "full") for mode in meant):
+                hint = f"use {shown(meant)}"
+            fields.refuse(
+                ConfigError, "CudaGraphConfig.sample_modes", "a sequence of 'greedy', 'full' or both", given, hint
             )
-            raise ConfigError(message)
         _normalise(self, sample_modes=tuple(mode for mode in ("greedy", "full") if mode in modes))
 
     def _check_batch_sizes(self) -> None:
@@ -223,9 +226,10 @@ class EngineConfig:
         )
         _require_choice("EngineConfig.dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         _require_choice("EngineConfig.attention_backend", self.attention_backend, ("native", "vanilla"))
-        if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            message = f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {shown(self.device)}"
-            raise ConfigError(message)
+        if not isinstance(self.device, str) or not re.fullmatch(_DEVICE, self.device):
+            is_spelled = isinstance(self.device, str) and re.fullmatch(_DEVICE, self.device.lower())
+            hint = f"use {self.device.lower()!r}" if is_spelled else ""
+            fields.refuse(ConfigError, "EngineConfig.device", "'auto', 'cpu', 'cuda' or 'cuda:N'", self.device, hint)
         _require_flags(self, "overlap", "torch_compile")
         self._check_groups()
 

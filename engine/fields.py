@@ -67,8 +67,17 @@ def integer(
             refuse(refusal, field, f"at most {at_most}", value)
         return whole
     wanted = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
-    fits = isinstance(value, float) and value.is_integer() and value >= low and (high is None or value <= high)
-    refuse(refusal, field, wanted, value, f"use {int(value)}" if fits and isinstance(value, float) else hint)
+    meant, most = _spelled(value), high if high is not None else at_most
+    fits = meant is not None and meant >= low and (most is None or meant <= most)
+    refuse(refusal, field, wanted, value, f"use {meant}" if fits else hint)
+
+
+def _spelled(value: object) -> int | None:
+    """Return the integer that a float or a short text spells."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    is_text = isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal()
+    return int(value) if isinstance(value, str) and is_text else None
 
 
 def number(
@@ -96,7 +105,9 @@ def choice(field: str, value: object, choices: tuple[str | None, ...], *, refusa
     """Take one of some names."""
     if (value is None or isinstance(value, str)) and value in choices:
         return value
-    refuse(refusal, field, f"one of {', '.join(map(repr, choices))}", value)
+    meant = [one for one in choices if isinstance(value, str) and value.lower() == str(one).lower()]
+    hint = f"use {meant[0]!r}" if meant else ""
+    refuse(refusal, field, f"one of {', '.join(map(repr, choices))}", value, hint)
 
 
 def items(field: str, value: object, of: str, *, refusal: Refusal, hint: str = "") -> tuple[object, ...]:

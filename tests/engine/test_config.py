@@ -39,13 +39,14 @@ def test_configs_are_frozen_keyword_only_records_with_working_defaults(kind):
         (SchedulerConfig, "max_batch_size", 8.0, "must be an integer of at least 1, got 8.0; use 8"),
         (SchedulerConfig, "max_batch_size", 8.5, "must be an integer of at least 1, got 8.5"),
         (SchedulerConfig, "max_num_tokens", -5, "must be an integer of at least 1, got -5"),
-        (SchedulerConfig, "max_num_tokens", "512", "must be an integer of at least 1, got '512'"),
+        (SchedulerConfig, "max_num_tokens", "512", "must be an integer of at least 1, got '512'; use 512"),
         (SchedulerConfig, "max_num_tokens", None, "must be an integer of at least 1, got None"),
         (SchedulerConfig, "max_batch_size", 10**15, "must be at most 16384, got 1000000000000000"),
         (SchedulerConfig, "max_num_tokens", 10**15, "must be at most 16777216, got 1000000000000000"),
         (SchedulerConfig, "chunk_unit", 10**9, "must be at most 16777216, got 1000000000"),
         (SchedulerConfig, "chunk_unit", 0, "must be an integer of at least 1, got 0"),
-        (SchedulerConfig, "chunking", "FCFS", "must be one of None, 'fcfs', 'equal_progress', got 'FCFS'"),
+        (SchedulerConfig, "chunking", "FCFS", "must be one of None, 'fcfs', 'equal_progress', got 'FCFS'; use 'fcfs'"),
+        (SchedulerConfig, "chunking", "none", "must be one of None, 'fcfs', 'equal_progress', got 'none'; use None"),
         (SchedulerConfig, "chunking", True, "must be one of None, 'fcfs', 'equal_progress', got True"),
         (
             SchedulerConfig,
@@ -144,11 +145,13 @@ def test_without_chunking_the_chunk_unit_asks_for_nothing():
         ((1, 2, 2), "batch_sizes must be ascending without duplicates, got (1, 2, 2); use (1, 2)"),
         ((0, 1), "batch_sizes[0] must be an integer of at least 1, got 0"),
         ((1, 2.0), "batch_sizes[1] must be an integer of at least 1, got 2.0; use 2"),
-        ((1, "4"), "batch_sizes[1] must be an integer of at least 1, got '4'"),
+        ((1, "4"), "batch_sizes[1] must be an integer of at least 1, got '4'; use 4"),
+        (("1", "x"), "batch_sizes[0] must be an integer of at least 1, got '1'; use 1"),
+        ((1, "x"), "batch_sizes[1] must be an integer of at least 1, got 'x'"),
         ((True,), "batch_sizes[0] must be an integer of at least 1, got True"),
         (8, "batch_sizes must be a sequence of integers, got 8; use (8,)"),
         ("48", "batch_sizes must be a sequence of integers, got '48'; use (48,)"),
-        ("4,8", "batch_sizes must be a sequence of integers, got '4,8'"),
+        ("4,8", "batch_sizes must be a sequence of integers, got '4,8'; use (4, 8)"),
         ({4: 8}, "batch_sizes must be a sequence of integers, got {4: 8}"),
         (np.array(4), "batch_sizes must be a sequence of integers, got array(4)"),
         (b"\x04", "batch_sizes must be a sequence of integers, got b'\\x04'"),
@@ -339,8 +342,20 @@ def test_sampler_modes_come_in_one_order_and_once():
 @pytest.mark.parametrize("modes", [(), ("fast",), ("greedy", 1), ([],)])
 def test_sampler_modes_that_do_not_exist_are_named(modes):
     assert refusal(lambda: CudaGraphConfig(sample_modes=modes)) == (
-        f"CudaGraphConfig.sample_modes must hold 'greedy', 'full' or both, got {modes!r}; "
-        "use enabled=False to run without graphs"
+        f"CudaGraphConfig.sample_modes must be a sequence of 'greedy', 'full' or both, got {modes!r}"
+        + ("" if modes else "; use enabled=False to run without graphs")
+    )
+
+
+@pytest.mark.parametrize(("modes", "meant"), [(("Greedy",), ("greedy",)), (("greedy", "FULL"), ("greedy", "full"))])
+def test_a_sampler_mode_in_capitals_is_refused_with_the_one_that_was_meant(modes, meant):
+    assert refusal(lambda: CudaGraphConfig(sample_modes=modes)).endswith(f"got {modes!r}; use {meant!r}")
+
+
+@pytest.mark.parametrize(("device", "hint"), [("CUDA:1", "; use 'cuda:1'"), ("gpu", ""), (0, "")])
+def test_a_device_in_capitals_is_refused_with_the_one_that_was_meant(device, hint):
+    assert refusal(lambda: EngineConfig(device=device)) == (
+        f"EngineConfig.device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}{hint}"
     )
 
 

@@ -58,7 +58,7 @@ def refusal(take, *arguments, **options):
 
 
 def test_each_kind_of_value_is_refused_in_the_same_wording():
-    assert refusal(fields.integer, "7", low=1) == "f.json: key must be an integer of at least 1, got '7'"
+    assert refusal(fields.integer, "x", low=1) == "f.json: key must be an integer of at least 1, got 'x'"
     assert refusal(fields.integer, 7, low=1, high=5) == "f.json: key must be an integer from 1 to 5, got 7"
     assert refusal(fields.integer, 7, low=1, at_most=5) == "f.json: key must be at most 5, got 7"
     assert refusal(fields.integer, 3.0, low=1) == "f.json: key must be an integer of at least 1, got 3.0; use 3"
@@ -67,7 +67,26 @@ def test_each_kind_of_value_is_refused_in_the_same_wording():
     assert refusal(fields.number, 0, 0.0, 1.0, low_open=True).endswith("must be a finite number in (0, 1], got 0")
     assert refusal(fields.flag, "true") == "f.json: key must be True or False, got 'true'"
     assert refusal(fields.choice, 3, ("a", None)) == "f.json: key must be one of 'a', None, got 3"
+    assert refusal(fields.choice, "A", ("a", None)) == "f.json: key must be one of 'a', None, got 'A'; use 'a'"
+    assert refusal(fields.choice, "None", ("a", None)).endswith("got 'None'; use None")
     assert refusal(fields.items, "ab", "words") == "f.json: key must be a sequence of words, got 'ab'"
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "end"),
+    [
+        ("7", {}, "got '7'; use 7"),
+        ("0", {}, "got '0'"),
+        ("7", {"high": 5}, "got '7'"),
+        ("7", {"at_most": 5}, "got '7'"),
+        (7.0, {"at_most": 5}, "got 7.0"),
+        ("\u0663", {}, "got '\u0663'"),
+        ("9" * 30, {}, f"got '{'9' * 30}'"),
+        ("-7", {"hint": "leave it out"}, "got '-7'; leave it out"),
+    ],
+)
+def test_a_text_that_spells_an_integer_is_refused_with_the_integer_if_that_would_be_taken(value, limits, end):
+    assert refusal(fields.integer, value, low=1, **limits).endswith(end)
 
 
 def test_an_endless_iterator_is_refused_after_the_limit():
