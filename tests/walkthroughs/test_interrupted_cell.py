@@ -17,6 +17,8 @@ prompts = [[5, 6, 7], (3, [9, 8])]
 """
 RUN = """
 session = Session("tiny", prompts=prompts, config=config, params=params)
+session.step()
+session.step()
 print("runs", flush=True)
 session.run()
 print("ended by itself")
@@ -71,7 +73,7 @@ def test_a_run_that_is_interrupted_goes_on_in_the_next_cell(kernel):
     assert run(client, PREPARE) == ("", None)
 
     def interrupt():
-        time.sleep(0.3)  # some steps in
+        time.sleep(0.3)  # most likely some steps further in
         manager.interrupt_kernel()
 
     printed, error = run(client, RUN, on_output=interrupt)
@@ -80,5 +82,5 @@ def test_a_run_that_is_interrupted_goes_on_in_the_next_cell(kernel):
     assert error is None, printed
     words = printed.split()
     reached, went_on = int(words[1].rstrip(",")), int(words[5].rstrip(","))
-    assert 0 < reached == went_on < 600, printed
+    assert 2 <= reached == went_on < 600, printed
     assert words[6] == "1200"
