@@ -110,7 +110,7 @@ def read_toml(path: str | Path, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        message = f"cannot read {what} from {path}: {error}"
+        message = f"cannot read {what} from {path}: {getattr(error, 'strerror', None) or error}"
         raise ExerciseError(message) from error
 
 

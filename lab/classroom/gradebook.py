@@ -71,7 +71,8 @@ def read_gradebook(folder: Path) -> dict[str, Any]:
     try:
         book = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        message = f"cannot read a gradebook from {path}: {error}; `stepscope grade` writes it"
+        why = getattr(error, "strerror", None) or error
+        message = f"cannot read a gradebook from {path}: {why}; `stepscope grade` writes it"
         raise ExerciseError(message) from error
     if not isinstance(book, dict) or "entries" not in book:
         message = f"{path} is no gradebook; `stepscope grade` writes it"

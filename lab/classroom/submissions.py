@@ -60,7 +60,7 @@ def read_submission(paths: Sequence[Path], exercises: Sequence[str]) -> dict[str
                 continue
             answers = read_notebook(path.read_text(encoding="utf-8"), exercises)
         except (OSError, UnicodeDecodeError, ExerciseError) as error:
-            problems.append(f"{path.name} cannot be read: {error}")
+            problems.append(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}")
             continue
         for name, answer in answers.items():
             if answer.source and name not in found:

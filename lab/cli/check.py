@@ -132,7 +132,7 @@ def read_answer(path: Path, exercise: "Exercise") -> tuple[str, str | None]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        message = f"cannot read {path}: {error}"
+        message = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
         raise ExerciseError(message) from error
     if path.suffix != ".ipynb":
         return text, dict(_RULE_LINE.findall(text)).get(exercise.id)

@@ -103,7 +103,7 @@ def _run(argv: Sequence[str] | None) -> int:
             raise  # a pipe of the command's own
         return arguments.status
     except (OSError, UnicodeEncodeError) as error:
-        _complain(f"error: cannot write the output: {error}")
+        _complain(f"error: cannot write the output: {getattr(error, 'strerror', None) or error}")
         return ERROR
 
 

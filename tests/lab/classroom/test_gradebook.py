@@ -52,7 +52,9 @@ def test_moves_name_student_exercise_and_both_marks():
 
 
 def test_a_gradebook_that_is_none_is_refused(tmp_path):
-    with pytest.raises(ExerciseError, match="`stepscope grade` writes it"):
+    with pytest.raises(
+        ExerciseError, match=r"gradebook\.json: No such file or directory; `stepscope grade` writes it$"
+    ):
         read_gradebook(tmp_path)
     (tmp_path / "gradebook.json").write_text("[]", encoding="utf-8")
     with pytest.raises(ExerciseError, match="is no gradebook"):

@@ -80,3 +80,8 @@ def test_the_first_of_several_notebooks_that_has_an_answer_counts(tmp_path):
         paths[-1].write_text(text, encoding="utf-8")
     assert read_submission(paths, ("ex16",))["ex16"].source == RIGHT.rstrip("\n")
     assert "a.ipynb cannot be read: this is no notebook" in read_submission(paths[:1], ("ex16",))["ex16"].notes[0]
+
+
+def test_what_is_no_file_is_said_in_the_notes(tmp_path):
+    notes = read_submission([tmp_path], ("ex16",))["ex16"].notes
+    assert notes == (f"{tmp_path.name} cannot be read: Is a directory",)

@@ -89,7 +89,7 @@ def test_a_folder_named_for_a_set_is_its_folder_and_any_other_begins_at_the_begi
             ["check", "ex16"],
             "there is no file named ex16* in this folder; write one with `stepscope check ex16 --start`",
         ),
-        (["check", "ex16", "gone.py"], "cannot read gone.py"),
+        (["check", "ex16", "gone.py"], "cannot read gone.py: No such file or directory\n"),
         (["check", "ex16", "gone.py", "--watch"], "there is no file gone.py"),
     ],
 )

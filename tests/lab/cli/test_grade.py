@@ -79,5 +79,5 @@ def test_what_is_missing_is_said(room, capsys):
     assert main(["report", "none"]) == 2
     error = capsys.readouterr().err
     assert "there is no folder none" in error
-    assert "cannot read a course file from none.toml" in error
+    assert "cannot read a course file from none.toml: No such file or directory\n" in error
     assert "`stepscope grade` writes it" in error

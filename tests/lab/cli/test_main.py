@@ -185,7 +185,7 @@ def test_a_full_disk_is_one_line_and_status_two():
     code = f"{sys.executable} -m lab.cli.main models > /dev/full"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "stepscope: error: cannot write the output: [Errno 28] No space left on device\n"
+    assert done.stderr == "stepscope: error: cannot write the output: No space left on device\n"
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped():
