@@ -18,6 +18,7 @@ from engine.fields import shown
 from lab.condition_words import fact_text
 from lab.outline import is_outline, outline_text
 from lab.reason_numbers import reason_arguments
+from lab.reason_rows import Words
 from lab.reasons import REASONS, fix, fix_arguments, recorded_clause, row_of
 from lab.snapshot import ConditionView, StepSnapshot
 
@@ -41,24 +42,36 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "runs.one": "Step {step} runs 1 request.",
         "runs.many": "Step {step} runs {requests} requests.",
         "idle": "Step {step} has nothing to run.",
-        "context.whole": "Request {request} computes its whole prompt of {end} tokens and samples its first token.",
+        "context.whole": (
+            "Request {request} computes its whole prompt of {end} {end|token|tokens} and samples its first token."
+        ),
         "context.part": "Request {request} computes prompt tokens {start} to {last} and samples nothing yet.",
+        "context.part.one": "Request {request} computes prompt token {start} and samples nothing yet.",
         "context.last": "Request {request} computes its last prompt tokens, {start} to {last}, and samples.",
+        "context.last.one": "Request {request} computes its last prompt token, {start}, and samples.",
         "generations.one": "Request {requests} is in generation: one row.",
         "generations.many": "Requests {requests} are in generation: one row each.",
-        "verify.one": "Request {requests} runs 1 + {drafts} rows: its newest token and the drafts behind it.",
-        "verify.many": "Requests {requests} run 1 + {drafts} rows each: the newest token and the drafts behind it.",
-        "refitted": "Request {request} was to run {rows} rows from position {start}, before the cache was asked.",
+        "verify.one": (
+            "Request {requests} runs 1 + {drafts} rows: its newest token and the {drafts|draft|drafts} behind it."
+        ),
+        "verify.many": (
+            "Requests {requests} run 1 + {drafts} rows each: the newest token and the {drafts|draft|drafts} behind it."
+        ),
+        "refitted": (
+            "Request {request} was to run {rows} {rows|row|rows} from position {start}, before the cache was asked."
+        ),
         "unread": "It is laid out before the samples of step {before} were read.",
-        "accepted": "Request {request} keeps {accepted} of {drafts} drafts; the KV of the others is rewound.",
-        "accepted.all": "Request {request} keeps {accepted} of {drafts} drafts.",
-        "copied": "Block {source} is copied to block {target} ({tokens} tokens, {copy}).",
+        "accepted": (
+            "Request {request} keeps {accepted} of {drafts} {drafts|draft|drafts}; the KV of the rest is rewound."
+        ),
+        "accepted.all": "Request {request} keeps {accepted} of {drafts} {drafts|draft|drafts}.",
+        "copied": "Block {source} is copied to block {target} ({tokens} {tokens|token|tokens}, {copy}).",
         "promoted": "Request {request} has one prompt token left, so it runs as a decode row.",
         "paused": "Request {request} is paused and gives its blocks back.",
         "deferral": "Request {request} is held back: {reason} (needs {needed}, available {available}).",
         "blocks.one": "Request {request} gets block {blocks}.",
         "blocks.many": "Request {request} gets blocks {blocks}.",
-        "reused": "Request {request} finds {tokens} prompt tokens in the cache.",
+        "reused": "Request {request} finds {tokens} prompt {tokens|token|tokens} in the cache.",
         "padding.one": "1 padding dummy fills the bucket of {bucket}; nobody reads what it writes.",
         "padding.many": "{padding} padding dummies fill the bucket of {bucket}; nobody reads what they write.",
         "exact": "The batch of {requests} fits a bucket exactly.",
@@ -69,7 +82,8 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.eager.plain": "It runs eagerly.",
         "fix": "Smallest fix: {fix}",
         "simulated": "The graph is simulated by the CPU tape: addresses and contents are real, speed is not.",
-        "stale": "Rows {rows} of {buffer} were read although this step did not write them.",
+        "stale.one": "Row {rows} of {buffer} was read although this step did not write it.",
+        "stale.many": "Rows {rows} of {buffer} were read although this step did not write them.",
         "steady": "The same requests as before: positions grow by one in place, one gather fetches the tokens.",
         "refused": "The check before the replay refused it: {what} was {got}, captured with {expected}.",
         "sampled": "Request {request} gets token {token}{piece}.",
@@ -83,7 +97,9 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "idle": "第 {step} 步没有可运行的请求。",
         "context.whole": "请求 {request} 计算完整的提示（{end} 个词元），并采样第一个词元。",
         "context.part": "请求 {request} 计算提示词元 {start} 到 {last}，暂不采样。",
+        "context.part.one": "请求 {request} 计算提示词元 {start}，暂不采样。",
         "context.last": "请求 {request} 计算最后的提示词元 {start} 到 {last}，并采样。",
+        "context.last.one": "请求 {request} 计算最后的提示词元 {start}，并采样。",
         "generations.one": "请求 {requests} 处于生成阶段，占一行。",
         "generations.many": "请求 {requests} 处于生成阶段，各占一行。",
         "verify.one": "请求 {requests} 占 1 + {drafts} 行：最新词元和其后的草稿。",
@@ -109,7 +125,8 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "chosen.eager.plain": "以 eager 方式运行。",
         "fix": "最小的改动：{fix}",
         "simulated": "这个图由 CPU 磁带模拟：地址和内容是真实的，速度不是。",
-        "stale": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
+        "stale.one": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
+        "stale.many": "{buffer} 的第 {rows} 行被读取，但本步没有写入。",
         "steady": "请求与上一步相同：位置原地加一，词元一次收集。",
         "refused": "重放前的检查拒绝了它：{what} 为 {got}，捕获时为 {expected}。",
         "sampled": "请求 {request} 得到词元 {token}{piece}。",
@@ -160,6 +177,7 @@ def _scheduled(step: StepSnapshot) -> list[Sentence]:
             continue
         end = span.start + span.num_rows
         kind = "part" if span.num_logit_rows == 0 else "whole" if span.start == 0 else "last"
+        kind += ".one" * (span.num_rows == 1 and kind != "whole")
         found.append(_make(f"context.{kind}", 0, request=span.request_id, start=span.start, last=end - 1, end=end))
     generations = [span.request_id for span in schedule.spans if span.kind == "G"]
     if generations:
@@ -239,7 +257,8 @@ def _buffers(step: StepSnapshot) -> list[Sentence]:
             continue  # the same requests in the same rows: these lists are those of the step before
         stale = view.stale_rows(step.step)
         if len(stale):
-            found.append(_make("stale", 5, rows=_ranges(stale), buffer=view.name))
+            name = "stale.one" if len(stale) == 1 else "stale.many"
+            found.append(_make(name, 5, rows=_ranges(stale), buffer=view.name))
     return found
 
 
@@ -283,7 +302,7 @@ def render(sentence: Sentence, language: str = "en") -> str:
     if sentence.id in ("chosen.eager", "refused"):
         facts = arguments.keys() & {"needed", "got", "what", "expected"}
         arguments |= {name: fact_text(str(arguments[name]), language) for name in facts}
-    return SENTENCES[language][sentence.id].format_map(arguments)
+    return Words(SENTENCES["en"][sentence.id], SENTENCES["zh"][sentence.id]).fill(language, arguments)
 
 
 def _require_known(language: str) -> None:
