@@ -25,7 +25,7 @@ from lab.perfetto import TimelineFacts, timeline
 from lab.snapshot import SNAPSHOT_VERSION, SNAPSHOT_VERSIONS, UNKNOWN, SpanView, StepSnapshot
 from lab.store import StoredSteps, encode_steps
 from lab.trace_file import read_content, require_types, trace_source
-from lab.trace_summary import TraceSummary, count_names, graph_share, path_word, summarize
+from lab.trace_summary import GRAPHS, TraceSummary, count_names, counted, graph_share, path_word, summarize
 
 __all__ = [
     "CaptureFact",
@@ -162,13 +162,14 @@ class Trace:
         return len(self.steps)
 
     def __repr__(self) -> str:
-        """Say which model, how many steps of which path; the header alone would fill the screen."""
+        """Say the model, the steps of each path, and what is simulated; the header alone would fill the screen."""
         try:
             counts = count_names([path_word(step) for step in self.steps])
             paths = ", ".join(f"{count} {path}" for path, count in counts.items())
+            paths += "; graphs simulated" * (self.header.device.simulated and bool(counts.keys() & GRAPHS))
         except TraceError:  # a debugger prints whatever it meets
             paths = "damaged"
-        return f"<Trace of {self.header.model.name}: {len(self)} steps{f' ({paths})' if paths else ''}>"
+        return f"<Trace of {self.header.model.name}: {counted(len(self), 'step')}{f' ({paths})' if paths else ''}>"
 
     def summary(self) -> TraceSummary:
         """Count paths, reasons, deferrals, padding and host time over all steps."""

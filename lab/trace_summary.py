@@ -16,6 +16,7 @@ from lab.reasons import GRAPH_PATHS
 from lab.snapshot import STAGES, StepSnapshot
 
 IDLE: Final = "idle"
+GRAPHS: Final = frozenset({*GRAPH_PATHS, PathKind.CAPTURE.value})  # paths on which a tape simulates something
 _LEAST: Final = 1e-4  # of a share that is written with a number
 
 
@@ -42,11 +43,11 @@ class TraceSummary:
     def __str__(self) -> str:
         """Say it in a few lines."""
         paths = ", ".join(f"{count} {path}" for path, count in self.paths.items()) or "none"
-        counted = f"{self.num_requests} requests, {self.num_tokens} tokens sampled"
+        work = f"{counted(self.num_requests, 'request')}, {counted(self.num_tokens, 'token')} sampled"
         if self.num_outlines and not self.num_requests:
-            counted = "imported: requests and tokens are not in the file"
+            work = "imported: requests and tokens are not in the file"
         lines = [
-            f"{self.num_steps} steps ({paths}), {counted}",
+            f"{counted(self.num_steps, 'step')} ({paths}), {work}",
             f"padding: {percent(self.padding_share)} of all rows",
             *self._graphs(),
         ]
@@ -56,11 +57,16 @@ class TraceSummary:
 
     def _graphs(self) -> list[str]:
         """Say what the graphs were, where the steps tell: a tape that no step used simulated nothing."""
-        if self.paths.keys() & {*GRAPH_PATHS, PathKind.CAPTURE.value}:
+        if self.paths.keys() & GRAPHS:
             return ["graphs: simulated by the CPU tape"] * self.simulated
         if "GRAPHS_DISABLED" in self.reasons:
             return ["graphs: off"]
         return ["graphs: used by no step"] * (self.simulated and bool(self.paths))
+
+
+def counted(count: int, noun: str) -> str:
+    """Write so many of a thing: one takes the singular."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def percent(share: float) -> str:

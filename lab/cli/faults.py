@@ -158,6 +158,8 @@ def describe(report: "Report") -> Iterator[str]:
 
 
 def _facts(outcome: "Outcome") -> Iterator[str]:
+    from lab.trace_summary import counted
+
     if outcome.error is not None:
         yield f"  {outcome.error}"
     if outcome.raised is not None:
@@ -166,6 +168,6 @@ def _facts(outcome: "Outcome") -> Iterator[str]:
         yield textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     if outcome.wrong_step is not None:
         first = f"first wrong: step {outcome.wrong_step}, row {outcome.wrong_row} {outcome.wrong_text}"
-        yield f"  {first}; {outcome.num_wrong} wrong rows in all"
+        yield f"  {first}; {counted(outcome.num_wrong, 'wrong row')} in all"
     if outcome.lost_step is not None:
         yield f"  step {outcome.lost_step} runs eagerly, where the healthy run replays a graph"

@@ -144,12 +144,14 @@ def run_replay(arguments: argparse.Namespace) -> int:
 
 def warn_of_losses(found: "Replay") -> None:
     """Name on stderr the first requests that can never run, and the first that failed."""
+    from lab.trace_summary import counted
+
     for refusal in found.refusals[:_MOST_REFUSALS]:
         print(f"refused, {refusal}", file=sys.stderr)
     if len(found.refusals) > _MOST_REFUSALS:
         print(f"refused: {len(found.refusals) - _MOST_REFUSALS} more", file=sys.stderr)
     if found.totals.failed:
-        print(f"failed: {found.totals.failed} requests, first {found.totals.first_failure}", file=sys.stderr)
+        print(f"failed: {counted(found.totals.failed, 'request')}, first {found.totals.first_failure}", file=sys.stderr)
 
 
 def _print_tables(found: "Replay") -> None:

@@ -294,14 +294,14 @@ def _print_fall_off(found: dict[str, Any]) -> None:
 
 
 def _print_proof(proved: dict[str, Any]) -> None:
-    from lab.trace_summary import percent
+    from lab.trace_summary import counted, percent
 
     covered = proved["coverage"]
     verdict = "not proved" if covered is None else "proved"
     print(f"    {verdict} for step {proved['of_step']}: {proved['sentence']}")
     if covered is None:
         return
-    counts = f"{covered['num_on_graph']} of the {covered['num_steps']} steps of this reason"
+    counts = f"{covered['num_on_graph']} of the {counted(covered['num_steps'], 'step')} of this reason"
     gone = f" ({covered['num_gone']} do not occur in it)" if covered["num_gone"] else ""
     share = "none" if covered["graph_share"] is None else percent(covered["graph_share"])
     print(f"    in the whole re-run, on a graph: {counts}{gone}; its graph share is {share}")

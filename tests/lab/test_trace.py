@@ -51,6 +51,7 @@ def test_the_summary_counts_paths_reasons_and_padding():
     assert summary.padding_share == 0.0
     assert set(summary.host_us) >= {"SCHEDULED", "COMMITTED"}
     assert str(summary).startswith("8 steps (7 replay, 1 eager), 2 requests")
+    assert str(sample_trace(num_steps=1).summary()).startswith("1 step (1 eager), 2 requests, 1 token sampled\n")
     assert ("simulated" in str(summary)) is summary.simulated is sample_trace().header.device.simulated
     assert "simulated" not in str(dataclasses.replace(summary, simulated=False))
     assert "graphs: simulated by the CPU tape" in str(dataclasses.replace(summary, simulated=True))
@@ -68,7 +69,10 @@ def test_an_empty_trace_has_a_summary():
 
 
 def test_a_printed_trace_is_one_short_line():
-    assert repr(sample_trace(num_steps=8)) == "<Trace of tiny: 8 steps (7 replay, 1 eager)>"
+    assert repr(sample_trace(num_steps=8)) == "<Trace of tiny: 8 steps (7 replay, 1 eager; graphs simulated)>"
+    assert repr(sample_trace(num_steps=1)) == "<Trace of tiny: 1 step (1 eager)>"
+    real = dataclasses.replace(sample_trace().header.device, simulated=False)
+    assert repr(sample_trace(num_steps=8, device=real)) == "<Trace of tiny: 8 steps (7 replay, 1 eager)>"
     assert str(Trace(sample_trace().header, [])) == "<Trace of tiny: 0 steps>"
 
 

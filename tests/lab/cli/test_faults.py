@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -108,4 +109,6 @@ def test_the_words_of_every_kind_of_outcome():
     lines = "\n".join(describe(Report(fault, "cuda", outcomes)))
     assert "AuditError during warm-up, by the audit: row 1 must be 2" in lines
     assert "first wrong: step 3, row 1 samples 4, the healthy run 6; 5 wrong rows in all" in lines
+    one = Report(fault, "cuda", (dataclasses.replace(outcomes[1], num_wrong=1),))
+    assert "; 1 wrong row in all" in "\n".join(describe(one))
     assert "step 2 runs eagerly, where the healthy run replays a graph" in lines
