@@ -6,6 +6,8 @@ import pytest
 
 from engine.config import CudaGraphConfig, EngineConfig, KVCacheConfig, SamplingParams, SchedulerConfig
 from lab.counterfactuals.search import counterfactual
+from lab.imports.outline_steps import Limits
+from lab.imports.read_log import ImportSettings, import_log
 from lab.session import Session
 from lab.trace import RowMark, Trace
 from lab.widgets.strings import translate
@@ -290,6 +292,19 @@ def test_the_tail_of_a_prefill_bucket_is_padding_in_the_timeline_and_the_table(p
     press(page, "t")
     cells = page.locator(".ss-tables tbody tr").nth(at).locator("td").all_inner_texts()
     assert cells[3:5] == [str(step.num_rows), str(step.num_padding_rows)]
+
+
+def test_an_imported_prefill_step_uses_its_own_rows_of_the_bucket(page_over, tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text(
+        "step,rows,requests,context_requests,context_rows,path,padded_rows\n0,37,2,2,37,prefill_replay,64\n",
+        encoding="utf-8",
+    )
+    trace = import_log(file, "csv", ImportSettings(limits=Limits(buckets=(1, 2), prefill_buckets=(64,))))
+    page = page_over(trace)
+    assert "37 of 64 rows used, 42 % waste" in page.locator(".ss-side").inner_text()
+    page.locator(".ss-chart").hover(position={"x": 20, "y": 30})
+    assert "64 rows (27 padding)" in page.locator(".ss-tip").inner_text()
 
 
 def test_a_prefill_step_can_be_predicted(page_over, prefill):
