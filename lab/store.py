@@ -162,13 +162,19 @@ class _Reader:
         column = self._columns.get(path)  # a place that no step has had has no column
         return [] if column is None else column.tolist()
 
+    def _texts(self, numbers: list[int]) -> list[str]:
+        if min(numbers, default=0) < 0:  # Python would count it from the end
+            message = f"string {min(numbers)} is not in the table"
+            raise ValueError(message)
+        return [self._strings[number] for number in numbers]
+
     def read(self, hint: object, path: str) -> list[typing.Any]:
         """Return every value that stands at a place, in the order in which they were written."""
         form, parts = _shape_of(hint)
         if form in ("int", "bool", "str"):
             column = self._column(path)
             if form == "str":
-                return [self._strings[number] for number in column]
+                return self._texts(column)
             return column if form == "int" else [*map(bool, column)]
         if form == "optional":
             present = iter(self.read(parts[0], path))
@@ -196,7 +202,7 @@ class _Reader:
         return [made[row] for row in rows]
 
     def _read_arrays(self, path: str) -> list[np.ndarray]:
-        kinds = [np.dtype(self._strings[number]) for number in self._column(path + ":dtype")]
+        kinds = [np.dtype(text) for text in self._texts(self._column(path + ":dtype"))]
         values = self._columns.get(path, _NOTHING)
         return cut_arrays(values, kinds, self._column(path + ":ndim"), self._column(path + "#"))
 

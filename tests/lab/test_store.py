@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import TraceError
+from lab.columns import encode_column
 from lab.snapshot import equal
 from lab.store import StoredSteps, apply_deltas, encode_steps, table_deltas
 from tests.lab.sample_steps import decode_step
@@ -75,6 +76,14 @@ def test_a_string_that_is_none_is_refused_when_the_file_is_opened():
     stored["strings"][-1] = 5
     with pytest.raises(TypeError, match=r"^the table of strings holds 5$"):
         StoredSteps(stored)
+
+
+@pytest.mark.parametrize("path", [".mode", ".rows.kinds:dtype"])
+def test_a_string_is_not_counted_from_the_end(path):
+    stored = json.loads(json.dumps(encode_steps([decode_step(0)])))
+    stored["windows"][0]["columns"][path] = encode_column([-1], 1)
+    with pytest.raises(TraceError, match=r"is damaged \(ValueError: string -1 is not in the table\); record it again"):
+        StoredSteps(stored)[0]
 
 
 def test_a_step_that_makes_no_sense_is_damaged():
